@@ -19,9 +19,10 @@
     kernel_text.py    KernelText: where that can have no jump
     stub_entry.py     StubEntry: what calls a user's stub in a kernel's module
     local_entry.py    LocalEntry: functions with a second entry, for their own file
-    least_records.py    int: how many records a module's table must have
+    least_records.py  int: how many records a module's table must have
     instruction_set.py  SecondSet: which of two an address is in
     init_text.py      InitText: text whose sites ftrace_init does not compare
+    instructions.py   Read: instructions where Capstone lacks the architecture
     gdb_stub.py       GdbStub: registers of QEMU's
     injected_call.py  InjectedCall: code for a running thread to pass through
     signal_frames.py  FindFrames: where threads in signal handlers go on
@@ -86,6 +87,7 @@ FEATURES: Final = {
     "least_records": "a module's table without records is",
     "instruction_set": "a second instruction set is",
     "init_text": "text that ftrace_init does not compare is",
+    "instructions": "disassembling is",
     "gdb_stub": "watching a kernel's variables is",
     "held_call": "tracing programs that others start is",
     "injected_call": "tracing a running process is",

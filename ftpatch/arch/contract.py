@@ -88,7 +88,7 @@ class Arch(Protocol):
     keystone: ClassVar[tuple[str, ...]]
     """Keystone's constants for it, architecture and modes; empty if Keystone lacks it."""
     capstone: ClassVar[tuple[str, ...]]
-    """The same for Capstone, which must have it."""
+    """The same for Capstone; empty if it lacks it, and the folder has ``instructions.py``."""
     relative: ClassVar[int]
     """R_*_RELATIVE."""
     irelative: ClassVar[int]

@@ -3,12 +3,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from ftpatch.arch import arch_named
+from ftpatch.arch import arch_named, feature
 from ftpatch.arch.instruction_set import instruction_set
+from ftpatch.arch.instructions import Instruction, Read
+from ftpatch.errors import InputError
 
 __all__ = ["Instruction", "disassemble", "engine"]
 
@@ -20,25 +21,14 @@ SUFFIXED = {"callq", "calll", "jmpq", "jmpl"}
 """Branches that Capstone prints with a suffix; objdump since 2.38 prints none."""
 
 
-@dataclass(frozen=True, slots=True)
-class Instruction:
-    """One instruction; ``size`` bytes at ``address``. ``target`` is a branch's target, else None.
-    ``operands`` is GNU's AT&T text on x86, the manual's elsewhere; auipc and jalr of one register
-    are a ``call``, with that register if it is not ra, and z/Architecture's calls name theirs."""
-
-    address: int
-    size: int
-    mnemonic: str
-    operands: str
-    target: int | None
-
-
 @cache
 def engine(arch: str, mode: str = "") -> Any:  # noqa: ANN401 - Capstone has no types
     """Capstone for an architecture by name, with details; ``mode``: another one than that of the
-    architecture. Cached."""
+    architecture. Cached. Raises InputError if it lacks the architecture."""
     import capstone
 
+    if not arch_named(arch).capstone:
+        raise InputError(None, f"Capstone does not have {arch}")
     kind, *modes = arch_named(arch).capstone
     modes = [mode] if mode else modes
     reader = capstone.Cs(getattr(capstone, kind), sum(getattr(capstone, mode) for mode in modes))
@@ -50,6 +40,9 @@ def engine(arch: str, mode: str = "") -> Any:  # noqa: ANN401 - Capstone has no 
 
 def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
     """Disassemble ``code`` at ``address``, up to the first invalid byte."""
+    if not arch_named(arch).capstone:
+        read: Read = feature(arch, "instructions")
+        return read(code, address)
     from capstone import CS_ARCH_RISCV as RISCV
 
     second = instruction_set(arch)

@@ -13,10 +13,12 @@ __all__ = ["RawHeader", "raw_images"]
 
 @dataclass(frozen=True, slots=True)
 class RawHeader:
-    """``magic``: four bytes at 0x38; ``not_offset``: text_offset that denotes another class."""
+    """``magic``: four bytes at 0x38; ``not_offset``: text_offset that denotes another class;
+    ``lowest``: address that such kernels are linked above."""
 
     magic: bytes
     not_offset: int = -1
+    lowest: int = 0xFFFF_0000_0000_0000
 
 
 @cache

@@ -42,6 +42,9 @@ STEP = 8 << 20
 """Bytes to search at a time."""
 ENTRY = 8
 """Bytes to examine of an entry of alternatives after its first word."""
+ALTERNATIVES = ".altinstructions", "__alt_instructions", "__alt_instructions_end"
+JUMPS = "__jump_table", "__start___jump_table", "__stop___jump_table"
+"""Section of a table, and the symbols around it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -165,31 +168,53 @@ def _calls(sites: Sites, at: NDArray[np.uint64]) -> NDArray[np.bool_]:
 
 
 def _replaced(image: Image, ip: NDArray[np.uint64], size: int) -> NDArray[np.bool_]:
-    """Test which of the pads around ``ip`` a kernel replaces when it knows its processor: assembly
-    whose first alternative is NOPs. No pad of a compiler is.
+    """Test which of the pads around ``ip`` a kernel replaces: assembly whose first alternative is
+    NOPs, static branches that are not taken. No pad of a compiler is.
 
-        struct alt_instr   code - . (4) | replacement - . (4) | feature, lengths ...
+        struct alt_instr    code - . (4) | replacement - . (4) | feature, lengths ...
+        struct jump_entry   code - . (4) | target - . (4) | key - . (a word)
 
-    (include/asm/alternative.h; how long an entry is differs.) Where nothing names the table, it is
-    told by its second word leading into text as well, and what follows not.
+    (include/asm/alternative.h; how long an entry is differs. include/linux/jump_label.h.) Where
+    nothing names the table of the first, it is told by its second word leading into text as well,
+    and what follows not.
     """
-    section = image.elf.section(".altinstructions")
-    low, high = (image.symbols.find(f"__alt_instructions{end}") for end in ("", "_end"))
-    if section is not None:
-        low, high = section.address, section.address + section.size
-    if image.is_relocatable:
-        relocations = image.relocations
-        rows = np.flatnonzero(relocations.place - np.uint64(low or 0) < (high or 0) - (low or 0))
-        rows = rows[relocations.symbol[rows] < len(image.symbols)]
-        symbol = image.symbols.value[relocations.symbol[rows]]
-        code = symbol + relocations.addend[rows].view(np.uint64)
-    elif low is not None and high is not None:
-        code = np.concatenate([_led_to(image, low + shift, high) for shift in (0, 2)])
-    else:
-        code = np.concatenate([_by_content(image, load, ip, size) for load in image.elf.loads])
-    code = np.sort(code)
+    found = [_alternatives(image, ip, size)]
+    if (span := _span(image, JUMPS)) is not None:
+        entry = (2 * 4 + image.elf.word) // 4
+        relocatable = image.is_relocatable
+        found.append(_relocated(image, *span) if relocatable else _led_to(image, *span)[::entry])
+    code = np.sort(np.concatenate(found))
     first = np.searchsorted(code, ip - np.uint64(size))
     return np.asarray(first < np.searchsorted(code, ip + np.uint64(size)))
+
+
+def _alternatives(image: Image, ip: NDArray[np.uint64], size: int) -> NDArray[np.uint64]:
+    """Code that has alternatives, uint64[n]."""
+    span = _span(image, ALTERNATIVES)
+    if image.is_relocatable:
+        return _relocated(image, *(span or (0, 0)))
+    if span is not None:
+        low, high = span
+        return np.concatenate([_led_to(image, low + shift, high) for shift in (0, 2)])
+    return np.concatenate([_by_content(image, load, ip, size) for load in image.elf.loads])
+
+
+def _span(image: Image, names: tuple[str, str, str]) -> tuple[int, int] | None:
+    """Start and end of a table by its section, or by the symbols around it."""
+    section = image.elf.section(names[0])
+    if section is not None:
+        return section.address, section.address + section.size
+    low, high = (image.symbols.find(name) for name in names[1:])
+    return None if low is None or high is None else (low, high)
+
+
+def _relocated(image: Image, low: int, high: int) -> NDArray[np.uint64]:
+    """All that the relocations between two addresses name."""
+    relocations = image.relocations
+    rows = np.flatnonzero(relocations.place - np.uint64(low) < high - low)
+    rows = rows[relocations.symbol[rows] < len(image.symbols)]
+    symbol = image.symbols.value[relocations.symbol[rows]]
+    return np.asarray(symbol + relocations.addend[rows].view(np.uint64))
 
 
 def _led_to(image: Image, low: int, high: int) -> NDArray[np.uint64]:

@@ -14,8 +14,6 @@ from numpy.typing import NDArray
 
 __all__ = ["find_link_base"]
 
-KERNEL = 0xFFFF_0000_0000_0000
-"""The half of the address space that 64-bit kernels are linked into."""
 STEP = 1 << 16
 """Minimum alignment of a kernel in bytes (arm64: Documentation/arch/arm64/booting.rst requires 2
 MiB and, before v5.8, an offset of 512 KiB; riscv64: 2 MiB)."""
@@ -31,16 +29,16 @@ LEAST = 32
 """Minimum strings that the best address must lead to, and twice as many as the second best."""
 
 
-def find_link_base(data: NDArray[np.uint8], memory: int) -> int | None:
+def find_link_base(data: NDArray[np.uint8], memory: int, lowest: int) -> int | None:
     """Virtual address of the first byte of ``data`` (uint8[size], little-endian words of 8 bytes),
-    which takes ``memory`` bytes at run time. None if no address stands out."""
+    which takes ``memory`` bytes at run time, ``lowest`` or above. None if no address stands out."""
     size = len(data)
     if size < 8 or memory >> BUCKET > size:
         return None
     word: NDArray[np.uint64] = data[: size // 8 * 8].view("<u8")
     # A word before a small number may be a relocation's place, before its type: not a pointer.
     place = np.append((word[1:] > 0) & (word[1:] < TYPES), False)
-    pointer = word[(word >= np.uint64(KERNEL)) & ~place]
+    pointer = word[(word >= np.uint64(lowest)) & ~place]
     if not len(pointer):
         return None
     # Find where in memory most of them lead, within the space that the image takes.
@@ -56,7 +54,7 @@ def find_link_base(data: NDArray[np.uint8], memory: int) -> int | None:
     pointer = np.unique(pointer[some.integers(len(pointer), size=4 * SAMPLE)])
     pointer = some.permutation(pointer)[:SAMPLE]
     low = int(first) << BUCKET
-    bases = range(max(low - int(space << np.uint64(BUCKET)), KERNEL), low + (1 << BUCKET), STEP)
+    bases = range(max(low - int(space << np.uint64(BUCKET)), lowest), low + (1 << BUCKET), STEP)
     scores = [_strings(data, pointer, base) for base in bases]
     order = np.argsort(scores)
     best = scores[order[-1]]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: MIT
-"""The kernel as arm64 and riscv64 boot it: an Image, which is its memory behind a small header.
+"""The kernel as arm64, riscv64 and loongarch64 boot it: an Image, its memory behind a small header.
 
     arm64   Documentation/arch/arm64/booting.rst     riscv64   .../arch/riscv/boot-image-header.rst
     0x00  code0, code1 (4 bytes each)                the same
@@ -90,7 +90,7 @@ def read_raw_image(path: Path, data: NDArray[np.uint8]) -> RawImage:
     memory = max(memory, size)  # arm64 left it 0 before v3.17
     if memory > LIMIT_MEMORY:
         raise InputError(path, f"an Image of {memory:#x} bytes in memory is too large for a kernel")
-    base = find_link_base(data[:size], memory)
+    base = find_link_base(data[:size], memory, header.lowest)
     if base is None:
         raise InputError(path, "cannot find the link address of this Image")
     tables = [
@@ -137,6 +137,9 @@ def _text(own: OwnSymbols, path: Path, base: int, size: int) -> list[Section]:
     sections = []
     for name, start, end in TEXT:
         low, high = symbols.find(start), symbols.find(end)
+        if low is None and high is not None:
+            # scripts/kallsyms.c drops what stands where _etext does (symbol_valid).
+            low = symbols.find(TEXT[0][2])
         if low is not None and high is not None and base <= low < high <= base + size:
             kind = (name, SHT_PROGBITS, Section.SHF_ALLOC | Section.SHF_EXECINSTR, 0)
             sections.append(_section(kind, base, low, high - low))

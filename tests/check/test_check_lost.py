@@ -233,3 +233,25 @@ def test_alternatives_are_no_pads(tmp_path: Path) -> None:
     # As in an Image, where nothing names it.
     image.sections[-1].name, image.segments[-1].sections = ".init.other", (".init.other",)
     assert found(image, tmp_path) == []
+
+
+def test_static_branches_at_a_functions_start_are_no_pad(tmp_path: Path) -> None:
+    """Debian's loong64 7.2 has a function that begins with two of them (rt_task_fits_capacity)."""
+    image = _with_function(arm64_rela_kernel(), ARM64_PAD + bytes.fromhex("c0035fd6"))
+    more = image.symbols[-1].value
+    at = section(image, ".init.data").address + 0x4000
+    entries = [[more - at, more + 8 - at - 4], [more + 4 - at - 16, more + 8 - at - 20]]
+    data = b"".join(np.array(entry, "<i4").tobytes() + bytes(8) for entry in entries)
+    image.sections.append(Section("__jump_table", data, at, flags=SHF_ALLOC))
+    image.segments.append(Segment(("__jump_table",), 4))
+    for name in ("__alt_instructions", "__alt_instructions_end"):  # there are none
+        image.symbols.append(Symbol(name, at, type=0, section="__jump_table"))
+    assert found(image, tmp_path) == []
+    image.sections[-1].name, image.segments[-1].sections = ".init.other", (".init.other",)
+    image.symbols[-2:] = [
+        Symbol(one.name, at, type=0, section=".init.other") for one in image.symbols[-2:]
+    ]
+    assert [row[2] for row in found(image, tmp_path)] == ["more+0x4"]
+    for name, end in (("__start___jump_table", at), ("__stop___jump_table", at + len(data))):
+        image.symbols.append(Symbol(name, end, type=0, section=".init.other"))
+    assert found(image, tmp_path) == []

@@ -10,6 +10,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ftpatch.arch.raw_image import raw_images
 from ftpatch.elf.headers import Section, Skeleton
 from ftpatch.elf.relocations import Form, read_relocations
 from ftpatch.errors import InputError
@@ -22,6 +23,7 @@ from tests.support.raw_images import (
     ARM64,
     BASES,
     END,
+    LOONGARCH64,
     MEMORY,
     RELATIVE,
     RELOCATIONS,
@@ -34,7 +36,7 @@ from tests.support.raw_images import (
 )
 
 every_form = pytest.mark.parametrize("form", [Form.NONE, Form.RELA, Form.RELR])
-every_magic = pytest.mark.parametrize("magic", [ARM64, RISCV64])
+every_magic = pytest.mark.parametrize("magic", [ARM64, RISCV64, LOONGARCH64])
 
 
 @every_magic
@@ -42,7 +44,7 @@ every_magic = pytest.mark.parametrize("magic", [ARM64, RISCV64])
 @pytest.mark.parametrize("layout", [V6, V7, None], ids=str)
 def test_where_an_image_is_linked(magic: bytes, form: int, layout: Layout | None) -> None:
     made = Made(magic, form, layout)
-    assert find_link_base(made.array, MEMORY) == BASES[magic]
+    assert find_link_base(made.array, MEMORY, raw_images()[magic][1].lowest) == BASES[magic]
     found = find_relocations(made.array, BASES[magic], MEMORY, RELATIVE[magic])
     assert found == made.tables
 
@@ -87,7 +89,7 @@ def test_it_reads_as_an_elf_file(magic: bytes, form: int, layout: Layout) -> Non
     read = made.read()
     elf, own = read.elf, read.own
     assert is_raw_image(made.array.data)
-    assert elf.skeleton.machine == {ARM64: 183, RISCV64: 243}[magic]
+    assert elf.skeleton.machine == {ARM64: 183, RISCV64: 243, LOONGARCH64: 258}[magic]
     assert (elf.word, elf.skeleton.type) == (8, Skeleton.ET_DYN if form else Skeleton.ET_EXEC)
     (load,) = elf.skeleton.segments
     assert (load.offset, load.address, load.size) == (0, made.base, len(made.data))

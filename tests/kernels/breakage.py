@@ -24,8 +24,10 @@ MFLR_R0 = 0x7C0802A6  # mflr r0
 MEDIUM = 0x60420000  # ori 2,2,0, which sets a thread's priority: not the NOP
 NOPR = bytes.fromhex("070007000700")  # nopr; nopr; nopr: not the compiler's brcl
 CSDB = 0xD503229F  # csdb: a hint like the NOP, and not the NOP
-SAVED = {"arm64": MOV_X9_X30, "ppc64le": MFLR_R0}
-HINTS = {"arm64": CSDB, "ppc64le": MEDIUM}
+MOVE = 0x0015002C  # move $t0, $ra
+IBAR = 0x38728000  # ibar 0: like the NOP, and not the NOP
+SAVED = {"arm64": MOV_X9_X30, "ppc64le": MFLR_R0, "loongarch64": MOVE}
+HINTS = {"arm64": CSDB, "ppc64le": MEDIUM, "loongarch64": IBAR}
 ADD_SP = 0xE28DD004  # add sp, sp, #4
 UDF = 0xE7F001F0  # udf #16
 NOWHERE = 0x1000  # no kernel maps this
@@ -73,16 +75,16 @@ def two_sites(image: Vmlinux, number: int) -> Edits:
 
 def move_for_nop(image: Vmlinux, number: int) -> Edits:
     """What the kernel itself makes of a site, before it has made it so."""
-    return [(_at(image, number, -4), _word(SAVED[image.arch]))]
+    return [(_at(image, number, -image.extent[0]), _word(SAVED[image.arch]))]
 
 
 def hint_for_nop(image: Vmlinux, number: int) -> Edits:
-    return [(_at(image, number, -4), _word(HINTS[image.arch]))]
+    return [(_at(image, number, -image.extent[0]), _word(HINTS[image.arch]))]
 
 
 def second_word(image: Vmlinux, number: int) -> Edits:
-    """arm64's ftrace_init_nop reads the first word only: the kernel says nothing."""
-    return [(_at(image, number), _word(HINTS[image.arch]))]
+    """ftrace_init_nop reads the first word only: the kernel says nothing."""
+    return [(_at(image, number, 4 - image.extent[0]), _word(HINTS[image.arch]))]
 
 
 def other_bytes(image: Vmlinux, number: int) -> Edits:
@@ -218,6 +220,7 @@ ON_SITES: dict[str, list[Breakage]] = {
     ],
     "s390x": [short_nops, brcl_elsewhere, last_halfword, brasl],
     "ppc64le": [move_for_nop, hint_for_nop, second_word, record_misaligned, record_four_off],
+    "loongarch64": [move_for_nop, hint_for_nop, second_word, half_a_pad, record_misaligned],
 }
 BREAKAGES = {arch: [*own, *EVERY] for arch, own in ON_SITES.items()}
 SITES = {

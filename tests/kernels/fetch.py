@@ -59,10 +59,11 @@ METAS = (
     Meta("linux-image-s390x-dbg", "s390x", required=False, suite="trixie"),
     Meta("linux-image-powerpc64le-dbg", "ppc64el", required=False, suite="trixie"),
     Meta("linux-image-armmp-dbg", "armhf", required=False, suite="trixie"),
+    Meta("linux-image-loong64-dbg", "loong64", required=False, suite="sid"),
 )
 FLAVOURS = {
     "amd64": "amd64", "arm64": "arm64", "686": "i386", "riscv64": "riscv64", "s390x": "s390x",
-    "powerpc64le": "ppc64el", "armmp": "armhf",
+    "powerpc64le": "ppc64el", "armmp": "armhf", "loong64": "loong64",
 }  # fmt: skip
 """Of the packages' names, and what a kernel is called here."""
 VERSIONED = re.compile(

@@ -25,6 +25,7 @@ APPEND = {
     "s390x": "console=ttysclp0",
     "ppc64le": "console=hvc0",
     "arm": "console=ttyAMA0",
+    "loongarch64": "console=ttyS0 initcall_blacklist=i8042_init",
 }
 LIMIT = 600  # seconds; a boot with all its steps takes 5 to 15
 STEP, SAID, LOG, END = "@@ step ", "@@ said ", "@@ log ", "@@ end"

@@ -26,14 +26,15 @@ NOP = 0xD503201F  # nop
 MOV_X9_X30 = 0xAA1E03E9  # mov x9, x30
 BTI_C = 0xD503245F  # bti c
 R_NONE = 0  # of every machine
-RELATIVE = {"arm64": 1027, "ppc64le": 22}
+RELATIVE = {"arm64": 1027, "ppc64le": 22, "loongarch64": 3}
 """R_*_RELATIVE of kernels that relocate themselves by .rela.dyn."""
 
 ARCHES = {"EM_X86_64": "x86_64", "EM_386": "i386", "EM_AARCH64": "arm64", "EM_RISCV": "riscv64",
-          "EM_S390": "s390x", "EM_PPC64": "ppc64le", "EM_ARM": "arm"}  # fmt: skip
-PADS = ("arm64", "riscv64", "s390x", "ppc64le")
+          "EM_S390": "s390x", "EM_PPC64": "ppc64le", "EM_ARM": "arm",
+          "EM_LOONGARCH": "loongarch64"}  # fmt: skip
+PADS = ("arm64", "riscv64", "s390x", "ppc64le", "loongarch64")
 PROLOGUE = 24  # bytes: registers pushed, room made for variables, lr pushed
-EXTENT = {"arm64": (4, 8), "ppc64le": (4, 8), "s390x": (0, 6), "arm": (0, 4)}
+EXTENT = {"arm64": (4, 8), "ppc64le": (4, 8), "s390x": (0, 6), "arm": (0, 4), "loongarch64": (0, 8)}
 SYMBOL = {
     64: np.dtype([("name", "<u4"), ("info", "u1"), ("other", "u1"), ("shndx", "<u2"),
                   ("value", "<u8"), ("size", "<u8")]),

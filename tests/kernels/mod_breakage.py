@@ -14,8 +14,10 @@ __all__ = ["ALWAYS_REFUSED", "KEPT", "MODULE_BREAKAGES", "ModuleBreakage", "modu
 ModuleBreakage = Callable[[ModuleFile, Record], None]
 
 NOP5 = {"EM_X86_64": "0f1f440000", "EM_386": "3e8d742600"}
-MOVE = {"EM_AARCH64": "e9031eaa", "EM_PPC64": "a602087c"}  # mov x9, x30; mflr r0
-HINT = {"EM_AARCH64": "9f2203d5", "EM_PPC64": "00004260"}  # csdb; ori 2,2,0
+MOVE = {"EM_AARCH64": "e9031eaa", "EM_PPC64": "a602087c", "EM_LOONGARCH": "2c001500"}
+"""mov x9, x30; mflr r0; move $t0, $ra."""
+HINT = {"EM_AARCH64": "9f2203d5", "EM_PPC64": "00004260", "EM_LOONGARCH": "00807238"}
+"""csdb; ori 2,2,0; ibar 0."""
 NEUTRAL = {"EM_X86_64": 0, "EM_386": 1}  # R_X86_64_NONE; R_386_32 of no symbol adds 0
 INSIDE = 16  # bytes
 FAR = 1 << 30  # bytes behind a section
@@ -74,7 +76,11 @@ def brcl_elsewhere(module: ModuleFile, record: Record) -> None:
 def record_in_data(module: ModuleFile, record: Record) -> None:
     """Into strings, where the loader changes nothing."""
     names = (s.name for s in module.sections if s.name.startswith(".rodata.str"))
-    module.redirect(record, module.section(next(names)), 0)
+    section = module.section(next(names, ".rodata"))
+    written = {r.offset for r in module.relocations(section)}
+    places = range(0, 64 * INSIDE, 8)
+    free = (at for at in places if not any(at - 8 < r < at + 16 for r in written))
+    module.redirect(record, section, next(free))
 
 
 def record_inside(module: ModuleFile, record: Record) -> None:
@@ -129,6 +135,7 @@ MODULE_BREAKAGES: dict[str, list[ModuleBreakage]] = {
     "riscv64": [other_bytes, *EVERY],
     "s390x": [short_nops, brcl_elsewhere, *EVERY],
     "ppc64le": [move_for_nop, hint_for_nop, second_word, *EVERY],
+    "loongarch64": [move_for_nop, hint_for_nop, second_word, *EVERY],
 }
 KEPT = "keep_records"
 """And one that ftpatch makes, by --keep-records."""

@@ -16,7 +16,7 @@ __all__ = ["ModuleFile", "Record", "Relocation", "unsigned"]
 MAGIC = b"~Module signature appended~\n"
 TABLES = dict.fromkeys(("EM_X86_64", "EM_386", "EM_S390"), "__mcount_loc")
 ABSOLUTE = {"EM_X86_64": 1, "EM_386": 1, "EM_AARCH64": 257, "EM_RISCV": 2, "EM_S390": 22,
-            "EM_PPC64": 38}  # fmt: skip
+            "EM_PPC64": 38, "EM_LOONGARCH": 2}  # fmt: skip
 
 
 def unsigned(data: bytes) -> bytes:

@@ -19,6 +19,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cross_root import use_cross_root
+
 __all__ = [
     "APPEND", "BOXED", "CRAMPED", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot",
     "kaslr_choices",
@@ -39,9 +41,10 @@ VIRT = ["qemu-system-aarch64", "-M", "virt", "-cpu", "max,pauth-impdef=on", *BAR
 RISCV = ["qemu-system-riscv64", "-M", "virt", *BARE]
 ZVM = ["qemu-system-s390x", "-M", "s390-ccw-virtio", *BARE]
 ARM = ["qemu-system-arm", "-M", "virt", *BARE]
+LOONGARCH = ["qemu-system-loongarch64", "-M", "virt", *BARE]  # of cross_root.py
 PSERIES = ["qemu-system-ppc64", "-M", "pseries,x-vof=on", *BARE]  # without the firmware's seconds
 MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV, "s390x": ZVM,
-            "ppc64le": PSERIES, "arm": ARM}  # fmt: skip
+            "ppc64le": PSERIES, "arm": ARM, "loongarch64": LOONGARCH}  # fmt: skip
 OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-objcopy"}
 """QEMU takes the raw Image of these, and x86's vmlinux for its PVH note; ppc64le's as it is."""
 BOXED = ("s390x",)
@@ -61,6 +64,8 @@ APPEND = {
     "s390x": "console=ttysclp0 earlyprintk panic=-1",
     "ppc64le": "console=hvc0 panic=-1",
     "arm": "console=ttyAMA0 earlycon panic=-1",
+    # There is no keyboard controller: looking for one is an oops.
+    "loongarch64": "console=ttyS0 earlycon panic=-1 initcall_blacklist=i8042_init",
 }
 
 STAMP = re.compile(r"^\[ *\d+\.\d{6}\](?:\[ *[TC]\d+\])? ")
@@ -196,6 +201,8 @@ def run_qemu(
     command: Sequence[str | Path], until: str, *, bug_ends: bool = False, limit: int = BOOT_LIMIT
 ) -> str:
     """What comes out of a machine's serial port, up to the line that holds ``until``."""
+    if "loongarch64" in str(command[0]):
+        use_cross_root("loongarch64")
     need(str(command[0]))
     lines, bug_seen = [], False
     with subprocess.Popen(

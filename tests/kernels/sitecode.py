@@ -8,6 +8,7 @@ import numpy as np
 from capstone import arm64_const, x86_const
 from numpy.typing import NDArray
 
+from . import loongarch64
 from .independent import Vmlinux
 
 __all__ = ["announced", "drop_value", "nop5", "read_sites", "skips_early"]
@@ -19,6 +20,8 @@ def read_sites(
     image: Vmlinux, sites: NDArray[np.uint64]
 ) -> tuple[NDArray[np.str_], NDArray[np.uint64]]:
     """(state, target) of each site: `nop`, `call` or `unexpected`; a target of 0 is none."""
+    if image.arch == "loongarch64":
+        return loongarch64.read_sites(image.code(sites, 8), sites)
     states, targets = [], []
     read = READERS.get(image.arch, _x86_site)
     start, width = image.extent
@@ -130,6 +133,9 @@ def _mentions(image: Vmlinux, function: str, wanted: int) -> bool:
     assert symbol is not None
     start, size = symbol
     at = image.offset(start)
+    if image.arch == "loongarch64":
+        code = image.data[at : at + size].tobytes()
+        return wanted in loongarch64.made_addresses(code, start)
     cs = capstone.Cs(image.disassembler.arch, image.disassembler.mode)
     cs.detail = True
     pages: dict[int, int] = {}  # register: page that adrp or auipc put there

@@ -44,6 +44,10 @@ def test_list_names_every_site_as_kallsyms_does(image: Vmlinux) -> None:
         for row in said
     }
     assert len(said) == len(listed)
+    end = image.address("_etext")
+    if expected.get(end, ("", ""))[1] == "_etext":
+        # Without KALLSYMS_ALL that alone stays of what stands there: scripts/kallsyms.c.
+        del expected[end], listed[end]
     wrong = {ip for ip in listed.keys() | expected.keys() if listed.get(ip) != expected.get(ip)}
     sample = [(hex(ip), listed.get(ip), expected.get(ip)) for ip in sorted(wrong)[:5]]
     assert not wrong, f"{len(wrong)} sites: {sample}"

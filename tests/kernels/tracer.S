@@ -42,6 +42,14 @@ count_calls:
 	asi 0(%r1), 1
 	lgr %r1, %r0
 	br %r1
+#elif defined(__loongarch_lp64)
+	// Called by `move $t0, $ra; bl`: $t0 is the function's own way back, $ra the way into it.
+	la.pcrel $t1, calls
+	li.w $t2, 1
+	amadd.w $zero, $t2, $t1
+	move $t1, $ra
+	move $ra, $t0
+	jr $t1
 #else
 	// Called by `auipc t0; jalr t0`.
 	lla t1, calls
@@ -74,9 +82,13 @@ namespace: .asciz ""
 
 	.section __ksymtab, "a"	// struct kernel_symbol, by HAVE_ARCH_PREL32_RELOCATIONS or not
 	.p2align WIDTH / 4 + 1
-#if defined(__riscv) || defined(__s390x__)
+#if defined(__riscv) || defined(__s390x__) || defined(__loongarch_lp64)
 	WORD count_calls, exported, namespace
 #else
 	.long count_calls - ., exported - ., namespace - .
+#endif
+#if defined(__loongarch_lp64)	// of a kernel since v7.0
+	.section __kflagstab, "a"
+	.byte 0
 #endif
 	.section .note.GNU-stack, "", %progbits

@@ -10,6 +10,8 @@ from __future__ import annotations
 import subprocess
 from pathlib import Path
 
+from tests.support.cross_root import CROSS, use_cross_root
+
 from .qemu import need
 from .trees import Tree
 
@@ -19,7 +21,7 @@ CALLEE = "count_calls"
 HERE = Path(__file__).parent
 PREFIX = {"x86_64": "", "i386": "i686-linux-gnu-", "arm64": "aarch64-linux-gnu-",
           "riscv64": "riscv64-linux-gnu-", "s390x": "s390x-linux-gnu-",
-          "ppc64le": "powerpc64le-linux-gnu-"}  # fmt: skip
+          "ppc64le": "powerpc64le-linux-gnu-", "loongarch64": "loongarch64-linux-gnu-"}  # fmt: skip
 # Has the kernel itself unpack a module: busybox's insmod would do it before.
 LOADER = """
 #include <fcntl.h>
@@ -39,7 +41,8 @@ int main(int argc, char **argv)
 
 
 # As the kernel: no floats, nothing to relax.
-FLAGS = {"riscv64": ["-march=rv64imac", "-mabi=lp64", "-mno-relax"]}
+FLAGS = {"riscv64": ["-march=rv64imac", "-mabi=lp64", "-mno-relax"],
+         "loongarch64": ["-mabi=lp64s", "-mno-relax"]}  # fmt: skip
 
 
 def _run(*words: str | Path, stdin: str | None = None) -> None:
@@ -49,6 +52,8 @@ def _run(*words: str | Path, stdin: str | None = None) -> None:
 
 def tracer_module(tree: Tree, scratch: Path) -> bytes:
     """ifb.ko with the tracer in it, without a signature."""
+    if tree.arch in CROSS:
+        use_cross_root(tree.arch)
     prefix = PREFIX[tree.arch]
     need(f"{prefix}gcc")
     base, code, out = (scratch / f"{tree.name}-{name}" for name in ("ifb.ko", "code.o", "out.ko"))
@@ -60,6 +65,8 @@ def tracer_module(tree: Tree, scratch: Path) -> bytes:
 
 def loader_program(tree: Tree, scratch: Path) -> bytes:
     """A program that loads the compressed module it is given."""
+    if tree.arch in CROSS:
+        use_cross_root(tree.arch)
     prefix = PREFIX[tree.arch]
     need(f"{prefix}gcc")
     out = scratch / f"{tree.name}-loader"

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import lzma
 import shutil
+import struct
 import tempfile
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,8 +19,9 @@ __all__ = ["ARCHES", "MODULES", "Tree", "busybox", "ensure_tree"]
 
 MODULES = ("dummy", "veth", "brd", "ifb")
 """None of them needs another, nor a device."""
-ARCHES = {"amd64": "x86_64", "ppc64el": "ppc64le", "armhf": "arm"}
+ARCHES = {"amd64": "x86_64", "ppc64el": "ppc64le", "armhf": "arm", "loong64": "loongarch64"}
 """ftpatch's words for Debian's, where they differ."""
+SPLIT = ("binary", "modules")
 
 
 @dataclass(frozen=True)
@@ -65,25 +67,41 @@ def _download(archive: Archive, package: str, where: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
         part = Path(scratch) / "image"
         part.mkdir()
-        deb = archive.download(package, Path(scratch))
-        for name, content in files_of(deb):
-            file = Path(name)
-            module = ".ko" in file.suffixes and file.name.partition(".")[0] in MODULES
-            kernel = file.parent.name == "boot" and file.name.startswith("vmlinu")
-            if module or kernel:
-                with (part / ("vmlinuz" if kernel else file.name)).open("wb") as out:
-                    shutil.copyfileobj(content, out, 1 << 20)
+        # Debian has split linux-image since 7.x.
+        parts = [package.replace("linux-image-", f"linux-{part}-") for part in SPLIT]
+        known = archive.run("apt-cache", "pkgnames", parts[0]).split()
+        for source in parts if parts[0] in known else [package]:
+            fetched = Path(scratch) / source
+            fetched.mkdir()
+            _take(archive.download(source, fetched), part)
         shutil.copyfile(part / "vmlinuz", part / "kernel")
         _unpack(part / "kernel")
         if len(list(part.iterdir())) != 2 + len(MODULES):
-            raise FetchError(f"{deb.name} holds no kernel with {', '.join(MODULES)}")
+            raise FetchError(f"{package} holds no kernel with {', '.join(MODULES)}")
         part.replace(where)
 
 
+def _take(deb: Path, part: Path) -> None:
+    """Take the boot image and the modules of a package."""
+    for name, content in files_of(deb):
+        file = Path(name)
+        module = ".ko" in file.suffixes and file.name.partition(".")[0] in MODULES
+        kernel = file.name.startswith("vmlinu")
+        if module or kernel:
+            with (part / ("vmlinuz" if kernel else file.name)).open("wb") as out:
+                shutil.copyfileobj(content, out, 1 << 20)
+
+
 def _unpack(kernel: Path) -> None:
-    """Leave of a bzImage the vmlinux in it, which QEMU boots without unpacking it under emulation
+    """Leave of a zboot image the Image in it, and of a bzImage the vmlinux in it, which QEMU boots
+    without unpacking it under emulation
     (Documentation/arch/x86/boot.rst: setup_sects, payload_offset, payload_length)."""
     data = kernel.read_bytes()
+    if data[4:8] == b"zimg" and data[0x18:0x1C] == b"zstd":  # see ftpatch/image/containers/zboot.py
+        start, length = struct.unpack_from("<II", data, 8)
+        stream = zstandard.ZstdDecompressor().decompressobj()
+        kernel.write_bytes(stream.decompress(data[start : start + length]))
+        return
     if data[0x202:0x206] != b"HdrS":
         return
     start = (data[0x1F1] + 1) * 512 + int.from_bytes(data[0x248:0x24C], "little")

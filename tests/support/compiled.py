@@ -133,6 +133,18 @@ ftrace_caller:
     bx ip
 1:  .word calls - (2b + 8)
 """
+LOONGARCH64 = """
+    .globl ftrace_caller
+    .type ftrace_caller, %function
+ftrace_caller:
+    la.pcrel $t1, calls
+    ld.w $t2, $t1, 0
+    addi.w $t2, $t2, 1
+    st.w $t2, $t1, 0
+    move $t1, $ra
+    move $ra, $t0
+    jr $t1
+"""
 
 
 @dataclass(frozen=True)
@@ -195,7 +207,8 @@ class Target:
 
     def run(self, program: Path) -> str:
         """What the program prints."""
-        command, libraries = runner(self.arch), Path("/usr", self.triple)
+        command = runner(self.arch)
+        libraries = Path(shutil.which(self.gcc) or "/usr/bin/gcc").parents[1] / self.triple
         if (command or self.arch == "i386") and not (libraries / "lib").exists():
             pytest.skip(f"no libraries for {self.arch} in {libraries}")
         if command:
@@ -232,5 +245,8 @@ TARGETS = {
             cpu="power10",
         ),
         Target("arm", "arm-linux-gnueabihf", "arm-linux-gnueabihf-gcc", ARM),
+        Target(
+            "loongarch64", "loongarch64-linux-gnu", "loongarch64-linux-gnu-gcc", LOONGARCH64
+        ),  # see cross_root.py
     )
 }

@@ -22,6 +22,7 @@ PREFIXES = {
     "s390x": ("s390x-linux-gnu-",),
     "ppc64le": ("powerpc64le-linux-gnu-",),
     "arm": ("arm-linux-gnueabihf-",),
+    "loongarch64": ("loongarch64-linux-gnu-",),  # see cross_root.py
 }
 AS_MODE = {
     "x86_64": ["--64"],
@@ -34,6 +35,7 @@ LD_MODE = {
     "i386": ["-m", "elf_i386"],
     "riscv64": ["--no-relax"],
     "arm": [],
+    "loongarch64": ["--no-relax"],
 }
 EMULATORS = {
     "x86_64": "qemu-x86_64-static",
@@ -43,6 +45,7 @@ EMULATORS = {
     "s390x": "qemu-s390x-static",
     "ppc64le": "qemu-ppc64le-static",
     "arm": "qemu-arm-static",
+    "loongarch64": "qemu-loongarch64",  # since 8.1, for libc's vector instructions
 }
 
 

@@ -1,0 +1,2 @@
+# SPDX-License-Identifier: MIT
+"""loongarch64 (EM_LOONGARCH, 64 bits)."""
