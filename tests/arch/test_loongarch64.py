@@ -190,8 +190,8 @@ def test_a_plt_entry_gives_its_slot(tmp_path: Path) -> None:
     said = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     (found,) = re.findall(r"^(\w+) <printf@plt>:", said, re.MULTILINE)
     at = int(found, 16)
-    command = ["loongarch64-linux-gnu-objcopy", "-O", "binary", "-j", ".plt", program]
-    subprocess.run([*command, tmp_path / "plt"], check=True)
+    command = ["loongarch64-linux-gnu-objcopy", "-O", "binary", "-j", ".plt", str(program)]
+    subprocess.run([*command, str(tmp_path / "plt")], check=True)
     (start,) = re.findall(r"^(\w+) <_PROCEDURE_LINKAGE_TABLE_>:", said, re.MULTILINE)
     code = (tmp_path / "plt").read_bytes()[at - int(start, 16) :]
     assert ARCH.veneer_target(code, at) == -slot
