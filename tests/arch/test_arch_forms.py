@@ -77,6 +77,13 @@ def test_prefix_counts_whole_nops(name: str) -> None:
         some = (nop * 2 + mflr, mflr + nop, nop * 8, nop[::-1] * 2)
         assert arch.prefix(_rows(*some)).tolist() == [8, 0, 32, 0]
         return
+    if name in ("arm", "loongarch64"):  # nop; andi $zero, $zero, 0
+        nop, other = {"arm": ("00f020e3", "04e02de5"), "loongarch64": ("00004003", "2c001500")}[
+            name
+        ]
+        one, two = bytes.fromhex(nop), bytes.fromhex(other)
+        assert arch.prefix(_rows(one * 2 + two, two + one, one * 8)).tolist() == [8, 0, 32]
+        return
     nopl = bytes.fromhex("0f1f440008")
     codes = (b"\x90" * 5 + b"\x55", b"\x55\x90", b"\x90" * 32, nopl, b"\x90\x90" + nopl)
     assert arch.prefix(_rows(*codes)).tolist() == [5, 0, 32, 5, 2]
@@ -95,10 +102,10 @@ def test_landing_pads(name: str) -> None:
         pairs = ("0100 4c3c 0200 4238", "0100 403c 0200 4238", "0800 4ce8 1462 427c")
         codes = [bytes.fromhex(t) for t in (*pairs, "0100 4c3c 0200 6238", "0000 0060 0200 4238")]
         wanted = [True] * 3 + [False] * 2
-    if name == "s390x":
+    if name in ("arm", "loongarch64", "s390x"):
         wanted = [False] * 3
     assert arch.landing(_rows(*codes)).tolist() == wanted
-    assert arch.landing_size == {"ppc64le": 8, "s390x": 2}.get(name, 4)
+    assert arch.landing_size == {"ppc64le": 8, "s390x": 2, "arm": 2}.get(name, 4)
 
 
 def _states(arch: Arch, abi: Abi, *codes: bytes) -> list[tuple[int, int]]:

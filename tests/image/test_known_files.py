@@ -7,6 +7,7 @@ import gzip
 import shutil
 import struct
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -96,14 +97,13 @@ def test_what_it_unpacks_to() -> None:
         (21, 64, True, "a 64-bit big-endian PowerPC64"),
         (22, 32, True, "a 32-bit big-endian s390"),
         (22, 64, False, "a 64-bit s390"),
-        (40, 32, False, "a 32-bit ARM"),
+        (40, 32, True, "a 32-bit big-endian ARM"),
         (43, 64, True, "a 64-bit big-endian SPARC"),
         (62, 32, False, "a 32-bit x86-64"),
         (183, 64, True, "a 64-bit big-endian AArch64"),
         (243, 32, False, "a 32-bit RISC-V"),
         (247, 64, False, "a 64-bit BPF"),
         (258, 32, False, "a 32-bit LoongArch"),
-        (258, 64, False, "a 64-bit LoongArch"),
         (4711, 64, False, "a 64-bit machine 4711"),
     ],
 )
@@ -197,11 +197,10 @@ def test_rustc_s_flag_is_what_gives_a_table() -> None:
         ("arm64", "gcc", 1, 2),
         ("riscv64", "gcc", 2, 4),
         ("s390x", "gcc", 2, 3),
-        ("ppc64le", "gcc", 1, 2),
     ],
 )
 def test_pads_that_are_too_short(arch: str, compiler: str, nops: int, right: int) -> None:
-    target = TARGETS[arch]
+    target = replace(TARGETS[arch], own=())
     Path("prog.c").write_text(
         "int one(int a) { return a * 3; }\nint main(void) { return one(2); }\n"
     )

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import ast
+import struct
 from pathlib import Path
 
 import pytest
@@ -24,6 +25,7 @@ SAMPLES = {
     "bzImage": bzimage(STREAM),
     "bzImage (IPL)": ipl_image(sized("xz", bytes(1 << 21)), [0x10_0000]),
     "zboot": zboot(STREAM, len(STREAM), "xz"),
+    "zImage": struct.pack("<36xIIII12x", 0x016F_2818, 0, 0, 0x0403_0201) + STREAM,
     "compressed": STREAM,
 }
 by_bytes = pytest.mark.parametrize("one", [*wrappers(), *raw_kinds()], ids=lambda one: one.name)
