@@ -12,6 +12,7 @@ import pytest
 
 from ftpatch.arch import Abi, State, architectures
 from tests.support.command import PATIENCE
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.gnu import program, runner
 from tests.support.readers import disassembled, target_of
 
@@ -209,6 +210,8 @@ HARNESSES = {
 
 
 def _run(name: str, codes: list[bytes], folder: Path) -> int:
+    if name in CROSS:
+        use_cross_root(name)
     target = folder / "program"
     source = HARNESSES.get(name, partial(_x86, name))(codes)
     program(name, source, target)

@@ -25,7 +25,7 @@ import pytest
 
 from tests.kernels.apt import Archive, FetchError, folder, lock
 
-__all__ = ["use_cross_root"]
+__all__ = ["CROSS", "use_cross_root"]
 
 HOST, LIBRARIES, LOADER = "amd64", "usr/lib/x86_64-linux-gnu", "usr/lib64/ld-linux-x86-64.so.2"
 SUITE = "trixie"
