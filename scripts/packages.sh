@@ -23,6 +23,7 @@ libc6-dev-s390x-cross     s390x programs under qemu-user
 gcc-powerpc64le-linux-gnu ppc64le encodings by GNU as
 libc6-dev-ppc64el-cross   ppc64le programs under qemu-user
 g++-riscv64-linux-gnu     exceptions of riscv64 programs through traced calls
+g++-powerpc64le-linux-gnu exceptions of ppc64le programs through traced calls
 gcc-i686-linux-gnu        i386 programs
 g++-i686-linux-gnu        exceptions of i386 programs through traced calls
 g++-aarch64-linux-gnu     exceptions of arm64 programs through traced calls

@@ -58,6 +58,11 @@ PROGRAMS = {
         "calls.c": [("static", "-O2", "pad")],
         "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "pad")],
     },
+    "ppc64le": {
+        "tree.c": [("no-pie", "-O0", "pad"), ("pie", "-O2", "pad"), ("static", "-O3", "pad")],
+        "calls.c": [("static", "-O2", "pad")],
+        "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "pad")],
+    },
 }
 """Without threads, and all of whose calls return: what a debugger can follow."""
 LEAVING = [
@@ -69,6 +74,8 @@ LEAVING = [
     Form("arm64", "static", "-O0"),
     Form("riscv64", "pie", "-O2"),
     Form("riscv64", "static", "-O0"),
+    Form("ppc64le", "pie", "-O2"),
+    Form("ppc64le", "static", "-O0"),
 ]
 """Of programs that leave calls without a return. __fentry__: nested functions are not traced."""
 CASES = [
