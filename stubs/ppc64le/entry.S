@@ -75,60 +75,50 @@ ftrace_regs_caller:			/* arguments are always readable */
 	.size	ftrace_regs_caller, . - ftrace_regs_caller
 #endif
 
-/* An unwinder that meets return_to_handler evaluates expressions for the function's real caller, and for
- * r2 there; the CFA, which is the slot, is on its stack: unwind.h. A signal handler's return address
- * (addi r1, r1, 128, which begins the kernel's trampoline) may be recognised by its instructions alone
- * (linux-unwind.h of libgcc), and so has to be exact.
+/* An unwinder that meets return_to_handler evaluates expressions for the function's real caller; the CFA,
+ * which is the slot, is on their stack: unwind.h. A signal handler's return address (addi r1, r1, 128, which
+ * begins the kernel's trampoline) may be recognised by its instructions alone (linux-unwind.h of libgcc),
+ * and so has to be exact.
  *
  * LR & -256 is return_to_handler: LR is what the function had, or the address after a call below. The
  * distance to `process.threads` follows it.
  *
- * Where a caller reloads r2 behind its call (ld r2, 24(r1)), it has kept it there, and the function had
- * another; otherwise both have the same. Unwinders look at that instruction, too, but find ours.
+ * The return column is another than LR, which has the address itself: there unwinders look for
+ * ld r2, 24(r1), by which a caller gets its r2 back after the call of a function that has another
+ * (frob_update_context() of libgcc). Where there is none, both have the same.
  */
 #define ORIGIN 0x92, LR, 0, 0x0b, 0x00, 0xff, 0x1a /* DW_OP_bregx LR 0, const2s -256, and */
 #define ORIGIN_SIZE 7
 #define DISTANCE 0x80, 0x02
 #define DISTANCE_SIZE 2
-#define OF_LR 0x16, LR			/* DW_CFA_val_expression; register */
+#define OF_CALLER 0x16, CTR		/* DW_CFA_val_expression; register */
+#define OF_LR 0x16, LR
 #define OF_TOC 0x16, 2
-#define LR_SIZE 14			/* bytes of `search_result` for either */
+#define CALLER_SIZE 14			/* bytes of `search_result` for each */
+#define LR_SIZE 0
 #define TOC_SIZE 21
 #define RESULT_SIZE result_size
-#define SLOT 0x12				/* dup: slot slot */
+#define SLOT 0x12			/* dup: slot slot */
 #define SLOT_SIZE 1
 #define LOAD_TOC 0x18, 0x00, 0x41, 0xe8		/* ld r2, 24(r1) */
 #define TRAMPOLINE 0x80, 0x00, 0x21, 0x38	/* addi r1, r1, 128 */
-#define AT_SLOT(kept) ((24 + (kept)) & 127) + 128, (24 + (kept)) >> 7	/* SLEB128 from r1 */
 
 	.macro	search_result
-	.if	result_size == LR_SIZE
+	.if	result_size == CALLER_SIZE
 	.cfi_escape 0x12, 0x94, 4		/* dup deref_size 4: ret insn */
 	.cfi_escape 0x0c, TRAMPOLINE		/* const4u */
 	.cfi_escape 0x29, 0x28, 2, 0		/* eq bra -> end: ret */
 	.cfi_escape 0x31, 0x1c			/* lit1 minus: ret - 1 */
-	.elseif kept
-	caller_toc kept, 0x71, 24, 0x06		/* breg1 24 deref */
-	.else
-	caller_toc 0, 0x72, 0, 0x96		/* breg2 0 nop */
-	.endif
-	.endm
-
-/* Of the return address on the stack: r2 from the slot, or what three bytes more yield. */
-	.macro	caller_toc kept, same:vararg
+	.elseif	result_size == TOC_SIZE
 	.cfi_escape 0x94, 4			/* deref_size 4: insn */
 	.cfi_escape 0x0c, LOAD_TOC		/* const4u */
 	.cfi_escape 0x29, 0x28, 6, 0		/* eq bra -> slot */
-	.cfi_escape \same
+	.cfi_escape 0x71, SAVED_TOC, 0x06	/* breg1 24, deref: the function's own */
 	.cfi_escape 0x2f, 4, 0			/* skip -> end */
-	.cfi_escape 0x71, AT_SLOT(\kept), 0x06	/* slot: breg1 deref */
+	.cfi_escape 0x71, 0x98, 0x01, 0x06	/* slot: breg1 KEPT + 24, deref */
+	.endif
 	.endm
 #include "unwind.h"
-
-	.macro	result_of which, at
-	.set	result_size, \which
-	.set	kept, \at
-	.endm
 
 /*     | back chain, CR, LR, r2 | r3 ... r10 | r11, r12 | the place | ...
  *       ^ r1                     ^ 32         ^ 96       ^ 112       ^ 128, the slot: r1, where it was
@@ -138,7 +128,16 @@ ftrace_regs_caller:			/* arguments are always readable */
  */
 #define KEPT SAVED
 #define PLACE 112
-	.macro	held_or_searched of:vararg
+	.macro	searched size, of:vararg
+	.set	result_size, \size
+	.cfi_escape \of, BYTES(UNFOLLOWED + SLOT_SIZE + SEARCH)
+	unfollowed
+	.cfi_escape SLOT
+	search
+	.endm
+
+	.macro	held_or_searched size, of:vararg
+	.set	result_size, \size
 	.cfi_escape \of, BYTES(UNFOLLOWED + 11 + ORIGIN_SIZE + SLOT_SIZE + SEARCH)
 	unfollowed
 	.cfi_escape 0x12			/* dup                        CFA CFA */
@@ -156,17 +155,9 @@ ftrace_regs_caller:			/* arguments are always readable */
 	.skip	252
 	.cfi_startproc
 	.cfi_signal_frame
-	.cfi_def_cfa 1, 0
-	result_of LR_SIZE, 0
-	.cfi_escape OF_LR, BYTES(UNFOLLOWED + SLOT_SIZE + SEARCH)
-	unfollowed
-	.cfi_escape SLOT
-	search
-	result_of TOC_SIZE, 0
-	.cfi_escape OF_TOC, BYTES(UNFOLLOWED + SLOT_SIZE + SEARCH)
-	unfollowed
-	.cfi_escape SLOT
-	search
+	.cfi_return_column CTR
+	searched CALLER_SIZE, OF_CALLER
+	searched LR_SIZE, OF_LR
 	nop					/* unwinders look up the address before */
 return_to_handler:
 	mflr	0
@@ -174,10 +165,9 @@ return_to_handler:
 	std	2, SAVED_TOC - KEPT(1)
 	stdu	1, -KEPT(1)
 	.cfi_adjust_cfa_offset KEPT
-	result_of LR_SIZE, KEPT
-	held_or_searched OF_LR
-	result_of TOC_SIZE, KEPT
-	held_or_searched OF_TOC
+	held_or_searched CALLER_SIZE, OF_CALLER
+	held_or_searched LR_SIZE, OF_LR
+	held_or_searched TOC_SIZE, OF_TOC
 	volatile std
 	mr	5, 3			/* the value, if wanted */
 	addi	3, 1, PLACE
@@ -188,13 +178,11 @@ return_to_handler:
 	ld	2, SAVED_TOC(1)
 	ld	0, PLACE(1)
 	mtlr	0
-	.cfi_escape OF_LR, 5, 0x92, LR, 0, 0x31, 0x1c	/* bregx LR 0, lit1 minus: LR - 1 */
-	.cfi_escape OF_TOC, 3 + TOC_SIZE, 0x92, LR, 0
-	caller_toc KEPT, 0x72, 0, 0x96
+	.cfi_escape OF_CALLER, 5, 0x92, LR, 0, 0x31, 0x1c /* bregx LR 0, lit1 minus: LR - 1 */
+	.cfi_same_value LR
+	.cfi_same_value 2
 	addi	1, 1, KEPT
 	.cfi_adjust_cfa_offset -KEPT
-	.cfi_escape OF_TOC, 3 + TOC_SIZE, 0x92, LR, 0
-	caller_toc 0, 0x72, 0, 0x96
 	blr
 	.cfi_endproc
 	.size	return_to_handler, . - return_to_handler
