@@ -20,6 +20,9 @@
 #if defined(__SSE__) || defined(__MMX__) || defined(__ARM_NEON)
 #error "compile with -mgeneral-regs-only: vector registers hold arguments and results, and are not saved"
 #endif
+#if defined(__powerpc64__) && !defined(_SOFT_FLOAT)
+#error "compile with -msoft-float -mno-altivec -mno-vsx: floating-point and vector registers hold arguments and results, and are not saved"
+#endif
 #ifdef __riscv_flen
 #error "compile with -march=rv64ima -mabi=lp64: floating-point registers hold arguments and results, and are not saved"
 #endif
@@ -78,12 +81,17 @@ struct ftrace_regs {
 	unsigned long pc, ra, sp, gp, tp, t0, t1, t2, s0, s1, a0, a1, a2, a3, a4, a5, a6, a7;
 	unsigned long s2, s3, s4, s5, s6, s7, s8, s9, s10, s11, t3, t4, t5, t6;
 };
+#elif defined(__powerpc64__) && _CALL_ELF == 2
+/* Named as in struct pt_regs. gpr[0] is the site's; a function returns to what link holds. */
+struct ftrace_regs {
+	unsigned long gpr[32], nip, link, ctr, xer, ccr;
+};
 #else
-#error "registers are for x86-64, i386, arm64 and riscv64"
+#error "registers are for x86-64, i386, arm64, riscv64 and ppc64le"
 #endif
 
 /* At the entry: where an argument is, of integers and pointers alone. Those that no register is left
- * for (behind the sixth of x86-64, the eighth of arm64 and riscv64, all of i386) are on the stack. */
+ * for (behind the sixth of x86-64, the eighth of arm64, riscv64 and ppc64le, all of i386) are on the stack. */
 static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsigned int n)
 {
 #if defined(__x86_64__)
@@ -100,6 +108,8 @@ static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsi
 	return (unsigned long *)regs->sp + 1 + n;
 #elif defined(__riscv)
 	return n < 8 ? &regs->a0 + n : (unsigned long *)regs->sp + (n - 8);
+#elif defined(__powerpc64__)
+	return n < 8 ? &regs->gpr[3 + n] : (unsigned long *)regs->gpr[1] + 4 + n;
 #else
 	return n < 8 ? &regs->regs[n] : (unsigned long *)regs->sp + (n - 8);
 #endif
@@ -116,6 +126,8 @@ static inline unsigned long ftrace_regs_get_return_value(const struct ftrace_reg
 	return regs->regs[0];
 #elif defined(__riscv)
 	return regs->a0;
+#elif defined(__powerpc64__)
+	return regs->gpr[3];
 #else
 	return regs->ax;
 #endif
@@ -127,6 +139,8 @@ static inline void ftrace_regs_set_return_value(struct ftrace_regs *regs, unsign
 	regs->regs[0] = value;
 #elif defined(__riscv)
 	regs->a0 = value;
+#elif defined(__powerpc64__)
+	regs->gpr[3] = value;
 #else
 	regs->ax = value;
 #endif
@@ -134,13 +148,19 @@ static inline void ftrace_regs_set_return_value(struct ftrace_regs *regs, unsign
 
 static inline unsigned long ftrace_regs_get_stack_pointer(const struct ftrace_regs *regs)
 {
+#if defined(__powerpc64__)
+	return regs->gpr[1];
+#else
 	return regs->sp;
+#endif
 }
 
 static inline unsigned long ftrace_regs_get_instruction_pointer(const struct ftrace_regs *regs)
 {
 #if defined(__aarch64__) || defined(__riscv)
 	return regs->pc;
+#elif defined(__powerpc64__)
+	return regs->nip;
 #else
 	return regs->ip;
 #endif
@@ -151,6 +171,8 @@ static inline void ftrace_regs_set_instruction_pointer(struct ftrace_regs *regs,
 {
 #if defined(__aarch64__) || defined(__riscv)
 	regs->pc = ip;
+#elif defined(__powerpc64__)
+	regs->nip = ip;
 #else
 	regs->ip = ip;
 #endif
@@ -167,6 +189,8 @@ static inline void ftrace_override_function_with_return(struct ftrace_regs *regs
 	__asm__("call 1f\n\tret\n1:\tpopl %0" : "=r"(at));
 #elif defined(__riscv)
 	__asm__("j 2f\n1:\tret\n2:\tlla %0, 1b" : "=r"(at));
+#elif defined(__powerpc64__)
+	__asm__("bcl 20, 31, 2f\n2:\tmflr %0\n\tb 3f\n1:\tblr\n3:\taddi %0, %0, 1b - 2b" : "=b"(at) : : "lr");
 #else
 	__asm__("b 2f\n1:\tret\n2:\tadr %0, 1b" : "=r"(at));
 #endif

@@ -7,9 +7,11 @@
 #define SOCK_STREAM 1
 #define SOCK_CLOEXEC 02000000
 #define SOL_SOCKET 1
+#ifndef SO_PEERCRED /* an architecture may have others */
 #define SO_PEERCRED 17
 #define SO_RCVTIMEO 20
 #define SO_SNDTIMEO 21
+#endif
 #define SCM_RIGHTS 1
 #define MSG_CMSG_CLOEXEC 0x40000000
 #define PATIENCE 10 /* seconds to wait for an answer, on a busy machine */

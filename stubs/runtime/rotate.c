@@ -28,7 +28,7 @@
 #define SLOTS 4
 #define NAP 100000 /* nanoseconds */
 #define NAPS 1000
-#define ANONYMOUS (2 | 0x20 | 0x4000)
+#define ANONYMOUS (2 | 0x20 | MAP_NORESERVE_)
 #define ANONYMOUS_FIXED (ANONYMOUS | 0x10)
 #define BARRIER 8 /* MEMBARRIER_CMD_PRIVATE_EXPEDITED */
 #define BARRIER_WANTED 16 /* _REGISTER_... */

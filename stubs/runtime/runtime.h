@@ -21,6 +21,9 @@ typedef unsigned long ulong;
 
 #include "arch.h"
 
+#ifndef MAP_NORESERVE_ /* an architecture may have another */
+#define MAP_NORESERVE_ 0x4000
+#endif
 #define SIGBUS 7 /* on every architecture */
 #define SIGSEGV 11
 #define THREADS 4096 /* thread pointers told apart; a power of two */

@@ -10,7 +10,7 @@
 #include "probes.h"
 #endif
 
-#define MAP_ANONYMOUS_FIXED (2 | 0x10 | 0x20 | 0x4000) /* MAP_PRIVATE | _FIXED | _ANONYMOUS | _NORESERVE */
+#define MAP_ANONYMOUS_FIXED (2 | 0x10 | 0x20 | MAP_NORESERVE_) /* MAP_PRIVATE | _FIXED | _ANONYMOUS | _NORESERVE */
 #define BUS_ADRERR 2 /* no such place in the file */
 #define MAPPINGS 8 /* own files, and the latest of the processes this one was forked from */
 

@@ -27,7 +27,7 @@ struct process process __attribute__((section(".data")));
 #define AT_PHDR 3
 #define AT_PHNUM 5
 #define AT_SECURE 23
-#define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | 0x4000)
+#define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | MAP_NORESERVE_)
 #define MADV_WIPEONFORK 18
 #define SIG_SETMASK 2
 #define RLIMIT_AS 9

@@ -154,7 +154,7 @@ def test_packs_what_it_unpacks() -> None:
         unpack("trace_header", raw[:-1])
     assert offset_of("library_hook", "delta", "i386") == offset_of("library_hook", "delta", "arm64")
     sizes = {arch: structure("library_hook", arch)["delta"].itemsize for arch in FILES}
-    assert sizes == {"x86_64": 8, "i386": 4, "arm64": 8, "riscv64": 8}
+    assert sizes == {"x86_64": 8, "i386": 4, "arm64": 8, "riscv64": 8, "ppc64le": 8}
 
 
 PROGRAM = """

@@ -147,6 +147,44 @@ __asm__("	.macro floats what\n	.altmacro\n	.set n, 0\n"
 	"	ld t0, 0(sp)\n	floats fsd\n	general sd\n"
 	"	kept ld\n	addi sp, sp, 512\n"
 	"	ret\n");
+#elif defined(__powerpc64__)
+/* By number. "": those that have their own use (r1, r13), and r0, which the site changes. Of the vector
+ * registers all that hold arguments, behind the 32 for floating point. */
+static const char *const names[] = {"", "", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11", "r12",
+				    "", "r14", "r15", "r16", "r17", "r18", "r19", "r20", "r21", "r22",
+				    "r23", "r24", "r25", "r26", "r27", "r28", "r29", "r30", "r31", 0};
+enum { VECTORS = 0, VECTORS_END = 512 };
+
+__asm__("	.macro floats what\n	.altmacro\n	.set n, 0\n"
+	"	.rept 32\n	float \\what, %n, %(n * 8 + 256)\n	.set n, n + 1\n	.endr\n"
+	"	.noaltmacro\n	.endm\n"
+	"	.macro float what, n, at\n	\\what \\n, \\at(31)\n	.endm\n"
+	"	.macro vectors what\n"
+	"	.irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+	"	li 12, 16*\\n+512\n	\\what \\n, 31, 12\n	.endr\n	.endm\n"
+	"	.macro general what\n"
+	"	.irp n, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30\n"
+	"	\\what \\n, 8*\\n(31)\n	.endr\n	.endm\n"
+	"	.text\n	.type nothing, %function\n"
+	"nothing:\n	nop\n	nop\n"
+	"	blr\n	.size nothing, . - nothing\n"
+	"	.section __patchable_function_entries, \"awo\", %progbits, nothing\n"
+	"	.p2align 3\n	.8byte nothing\n"
+	"	.text\n"
+	"all_registers:\n"
+	"	mflr 0\n	std 0, 16(1)\n	stdu 1, -512(1)\n"
+	"	.irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\n"
+	"	std \\n, 8*\\n(1)\n	stfd \\n, 256+8*\\n(1)\n	.endr\n"
+	"	std 2, 24(1)\n	std 4, 32(1)\n"
+	"	mr 31, 3\n	floats lfd\n	vectors lvx\n	general ld\n	ld 31, 248(31)\n"
+	"	bl nothing\n"
+	"	std 31, 40(1)\n	ld 31, 32(1)\n"
+	"	general std\n	ld 12, 40(1)\n	std 12, 248(31)\n	floats stfd\n	vectors stvx\n"
+	"	ld 2, 24(1)\n"
+	"	.irp n, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, 26, 27, 28, 29, 30, 31\n"
+	"	ld \\n, 8*\\n(1)\n	lfd \\n, 256+8*\\n(1)\n	.endr\n"
+	"	addi 1, 1, 512\n	ld 0, 16(1)\n	mtlr 0\n"
+	"	blr\n");
 #endif
 
 int main(void)

@@ -4,7 +4,7 @@
 #include <sys/resource.h>
 #include "check.h"
 
-#ifdef __aarch64__
+#if defined(__aarch64__) || defined(__powerpc64__)
 #define PAD __attribute__((patchable_function_entry(2)))
 #elif defined(__riscv)
 #define PAD __attribute__((patchable_function_entry(4)))

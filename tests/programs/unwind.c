@@ -76,7 +76,10 @@ int main(void)
 	for (by_backtrace = 0; by_backtrace < 2; by_backtrace++) {
 		found[0] = 0;
 		three(5);
+#ifndef __powerpc64__ /* qemu-user has no vdso, and without its unwind information libgcc takes what an earlier
+		      * call left on the stack for return addresses (fallback_backtrace()) */
 		four(1);
+#endif
 		getcontext(&there);
 		there.uc_stack.ss_sp = stack;
 		there.uc_stack.ss_size = sizeof(stack);

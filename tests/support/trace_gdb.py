@@ -20,7 +20,7 @@ from tests.support.command import PATIENCE
 
 __all__ = ["tree_by_gdb"]
 
-LINKS = {"arm64": "x30", "riscv64": "ra"}
+LINKS = {"arm64": "x30", "riscv64": "ra", "ppc64le": "lr"}
 """Registers that hold where a function returns to, where that is not on the stack."""
 
 SCRIPT = '''

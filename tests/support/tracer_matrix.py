@@ -66,7 +66,7 @@ EMULATED = "qemu-user"
 LEFT_OUT: dict[tuple[str, str, str], str] = {
     # architecture, program, its argument: why it does not run there without a tracer either
     (arch, program, mode): f"{EMULATED} {reason}"
-    for arch in ("arm64", "riscv64")
+    for arch in ("arm64", "riscv64", "ppc64le")
     for program, mode, reason in (
         ("sandbox.c", "filtered", "has no seccomp()"),
         ("sandbox.c", "forking", "has no seccomp()"),
@@ -124,6 +124,9 @@ def _more(arch: str) -> list[Form]:
     elif arch == "riscv64":
         found.append(Form(arch, "pie", "-O2", more=("-msave-restore",)))
         found.append(Form(arch, "static", "-O2", more=("-march=rv64g", "-mno-relax")))
+    elif arch == "ppc64le":
+        found.append(Form(arch, "pie", "-O2", more=("-mlongcall",)))
+        found.append(Form(arch, "static", "-O2", more=("-mcmodel=large",)))
     return found
 
 

@@ -17,6 +17,7 @@ from elftools.elf.elffile import ELFFile
 
 from tests.support.command import PATIENCE
 from tests.support.gnu import i386_libraries, runner
+from tests.support.tracer_programs import ARCHES
 
 __all__ = [
     "ENTRY_ARGS",
@@ -47,10 +48,11 @@ Tree = tuple[str, list["Tree"]]
 
 @dataclass(frozen=True)
 class Port:
-    """``prefix`` of the cross compilers, without the dash."""
+    """``prefix`` of the cross compilers, without the dash; ``flags`` that they need besides."""
 
     prefix: str
     pad: int
+    flags: tuple[str, ...] = ()
 
     @property
     def libraries(self) -> Path:
@@ -62,6 +64,7 @@ PORTS = {
     "i386": Port("i686-linux-gnu", 5),
     "arm64": Port("aarch64-linux-gnu", 2),
     "riscv64": Port("riscv64-linux-gnu", 4),
+    "ppc64le": Port("powerpc64le-linux-gnu", 2, ARCHES["ppc64le"].flags),
 }
 LINKS = {
     "static": ("-static", "-fno-pie"),
@@ -94,7 +97,8 @@ def build(form: Form, name: str, folder: Path, *flags: str) -> Path:
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     target = folder / Path(name).stem
-    command = [compiler, "-w", form.level, *LINKS[form.link], *form.more, *flags, "-pthread"]
+    command = [compiler, "-w", form.level, *LINKS[form.link], *port.flags, *form.more, *flags]
+    command.append("-pthread")
     if "-pg" not in form.more:
         command.append(f"-fpatchable-function-entry={port.pad}")
     if form.arch == "i386" and form.link != "static":

@@ -49,7 +49,8 @@ SHOWN = 400
 class Arch:
     """How programs of an architecture are made; an entry here is all that tests need of one.
     ``pad``: what asks for pads; ``fentry``: whether -mfentry is there; ``root``: where libraries
-    are, for qemu; ``loader``: where that is not the one that programs name by themselves."""
+    are, for qemu; ``loader``: where that is not the one that programs name by themselves;
+    ``flags``: what the compiler needs besides."""
 
     gcc: str
     gxx: str
@@ -57,6 +58,7 @@ class Arch:
     fentry: bool
     root: str = ""
     loader: str = ""
+    flags: tuple[str, ...] = ()
 
 
 ARCHES = {
@@ -82,6 +84,14 @@ ARCHES = {
         "-fpatchable-function-entry=4",
         fentry=False,
         root="/usr/riscv64-linux-gnu",
+    ),
+    "ppc64le": Arch(
+        "powerpc64le-linux-gnu-gcc",
+        "powerpc64le-linux-gnu-g++",
+        "-fpatchable-function-entry=2",
+        fentry=False,
+        root="/usr/powerpc64le-linux-gnu",
+        flags=(f"-B{Path(__file__).parent / 'ppc64le'}",),
     ),
 }
 REGISTERED = [arch for arch in ARCHES if (STUBS / arch / "user_regs.elf").is_file()]
@@ -126,7 +136,8 @@ class Form:
             "none": [],
         }[self.site]
         early = ["-DNO_PREINIT"] if self.link == "static-pie" else []
-        return [name, self.level, "-w", LINKS[self.link][1], *sites, *early, *self.more]
+        words = [self.level, "-w", *arch.flags, LINKS[self.link][1], *sites, *early]
+        return [name, *words, *self.more]
 
 
 def libraries(form: Form, *, plus: bool) -> list[str]:

@@ -18,6 +18,7 @@ import pytest
 from tests.support.command import ftpatch
 from tests.support.gnu import runner
 from tests.support.sampling import scaled
+from tests.support.tracer_programs import ARCHES
 
 pytestmark = pytest.mark.skipif(os.uname().machine != "x86_64", reason="needs x86-64")
 SOURCE = Path(__file__).parent.parent / "programs" / "interrupted_throws.cc"
@@ -26,6 +27,7 @@ WAYS = {
     "i386": ("i686-linux-gnu-g++", ["-static"], 200_000),
     "arm64": ("aarch64-linux-gnu-g++", ["-static"], 5_000),
     "riscv64": ("riscv64-linux-gnu-g++", ["-static"], 5_000),
+    "ppc64le": ("powerpc64le-linux-gnu-g++", ["-static", *ARCHES["ppc64le"].flags], 5_000),
 }
 """By architecture: its compiler and flags, and the exceptions that it throws in a few seconds."""
 

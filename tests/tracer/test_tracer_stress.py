@@ -24,6 +24,8 @@ FOREIGN = [
     Form("arm64", "static", "-O0"),
     Form("riscv64"),
     Form("riscv64", "static", "-O0"),
+    Form("ppc64le"),
+    Form("ppc64le", "static", "-O0"),
 ]
 
 

@@ -58,6 +58,11 @@ PROGRAMS = {
         "calls.c": [("static", "-O2", "pad")],
         "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "pad")],
     },
+    "ppc64le": {
+        "tree.c": [("no-pie", "-O0", "pad"), ("pie", "-O2", "pad"), ("static", "-O3", "pad")],
+        "calls.c": [("static", "-O2", "pad")],
+        "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "pad")],
+    },
 }
 """Without threads, and all of whose calls return: what a debugger can follow."""
 LEAVING = [
@@ -69,6 +74,8 @@ LEAVING = [
     Form("arm64", "static", "-O0"),
     Form("riscv64", "pie", "-O2"),
     Form("riscv64", "static", "-O0"),
+    Form("ppc64le", "pie", "-O2"),
+    Form("ppc64le", "static", "-O0"),
 ]
 """Of programs that leave calls without a return. __fentry__: nested functions are not traced."""
 CASES = [
@@ -83,7 +90,8 @@ CASES = [
 
 def _functions(program: Path) -> dict[str, int]:
     """Start of each function that the source has, by name; gcc's copies of them included. Of what
-    has several names (constructors, destructors) one."""
+    has several names (constructors, destructors) one. Of two entries the local one, where every
+    call passes (PPC64_LOCAL_ENTRY_OFFSET of binutils' elf/ppc64.h)."""
     found, own = {}, False
     with program.open("rb") as file:
         for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols():
@@ -92,7 +100,8 @@ def _functions(program: Path) -> dict[str, int]:
             elif symbol["st_info"]["type"] == "STT_FUNC" and ".cold" not in symbol.name:
                 local = symbol["st_info"]["bind"] == "STB_LOCAL"
                 if (local and own) or symbol.name == "main":
-                    found[symbol.name] = int(symbol["st_value"])
+                    behind = 1 << symbol["st_other"]["local"] >> 2 << 2
+                    found[symbol.name] = int(symbol["st_value"]) + behind
     return {name: at for at, name in {at: name for name, at in found.items()}.items()}
 
 
