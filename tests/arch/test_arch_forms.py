@@ -78,10 +78,10 @@ def test_prefix_counts_whole_nops(name: str) -> None:
         assert arch.prefix(_rows(*some)).tolist() == [8, 0, 32, 0]
         return
     if name in ("arm", "loongarch64"):  # nop; andi $zero, $zero, 0
-        nop, other = {"arm": ("00f020e3", "04e02de5"), "loongarch64": ("00004003", "2c001500")}[
+        filler, other = {"arm": ("00f020e3", "04e02de5"), "loongarch64": ("00004003", "2c001500")}[
             name
         ]
-        one, two = bytes.fromhex(nop), bytes.fromhex(other)
+        one, two = bytes.fromhex(filler), bytes.fromhex(other)
         assert arch.prefix(_rows(one * 2 + two, two + one, one * 8)).tolist() == [8, 0, 32]
         return
     nopl = bytes.fromhex("0f1f440008")

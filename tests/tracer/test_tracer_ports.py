@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tracers on i386, arm64, riscv64 and ppc64le: programs do what they did, and traces say what they do."""
+"""Tracers on i386, arm64, riscv64 and ppc64le: programs do what they did, and traces say what
+they do."""
 
 from __future__ import annotations
 

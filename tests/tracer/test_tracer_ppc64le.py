@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Tracers on ppc64le: r2 is the module's whose code runs, also where an exception goes on; pads that
-gcc leaves in front of a global entry; addresses relative to pc."""
+"""Tracers on ppc64le: r2 is the module's whose code runs, also where an exception goes on; pads
+that gcc leaves in front of a global entry; addresses relative to pc."""
 
 from __future__ import annotations
 
@@ -37,7 +37,10 @@ __attribute__((noipa)) int thrower(int n)
 		throw std::runtime_error("thrown");
 	return n + own;
 }
-__attribute__((noipa)) int deeper(int n) { return n > 4 ? through(thrower, n) : thrower(n) + own++; }
+__attribute__((noipa)) int deeper(int n)
+{
+    return n > 4 ? through(thrower, n) : thrower(n) + own++;
+}
 __attribute__((noipa)) int caught(int n)
 {
 	try {
@@ -89,10 +92,10 @@ def test_exceptions_between_modules(link: str, tmp_path: Path) -> None:
     (tmp_path / "library.cpp").write_text(LIBRARY)
     (tmp_path / "program.cpp").write_text(PROGRAM)
     library, program = tmp_path / "libthrough.so", tmp_path / "program"
-    own = ["-shared", "-fPIC", tmp_path / "library.cpp", "-o", library]
+    own: list[str | Path] = ["-shared", "-fPIC", tmp_path / "library.cpp", "-o", library]
     subprocess.run([*compiler, *own], check=True)
     flags = [ARCHES[ARCH].pad, link, "-fPIE" if link == "-pie" else "-fno-pie"]
-    sources = [tmp_path / "program.cpp", library, "-o", program]
+    sources: list[str | Path] = [tmp_path / "program.cpp", library, "-o", program]
     subprocess.run([*compiler, *flags, *sources], check=True)
     expected = _run(program, tmp_path)
     assert expected[0].count("cleanup") == 9 and expected[0].count("thrown") == 4
@@ -102,11 +105,12 @@ def test_exceptions_between_modules(link: str, tmp_path: Path) -> None:
 
 
 def test_pads_in_front_of_a_global_entry(tmp_path: Path) -> None:
-    """As gcc 12 has them: r12 is the function's address until its first instructions made r2 of it."""
+    """As gcc 12 has them: r12 is the address of the function until its first instructions make r2
+    of it."""
     (tmp_path / "pointed.c").write_text(POINTED)
     program = tmp_path / "pointed"
     flags = ["-O2", ARCHES[ARCH].pad, "-no-pie", "-fno-pie"]
-    words = [_compiler(plus=False), *flags, tmp_path / "pointed.c", "-o", program]
+    words: list[str | Path] = [_compiler(plus=False), *flags, tmp_path / "pointed.c", "-o", program]
     subprocess.run(words, check=True)
     expected = _run(program, tmp_path)
     assert expected == ("4 6\n", 0)
@@ -124,7 +128,7 @@ def test_addresses_relative_to_pc(link: str, tmp_path: Path) -> None:
     program = tmp_path / "pointed"
     flags = ["-O2", "-mcpu=power10", ARCHES[ARCH].pad, link]
     flags.append("-fPIE" if link == "-pie" else "-fno-pie")
-    words = [_compiler(plus=False), *flags, tmp_path / "pointed.c", "-o", program]
+    words: list[str | Path] = [_compiler(plus=False), *flags, tmp_path / "pointed.c", "-o", program]
     subprocess.run(words, check=True)
     expected = _run(program, tmp_path, cpu="power10")
     assert expected == ("4 6\n", 0)
