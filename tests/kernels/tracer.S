@@ -87,7 +87,7 @@ namespace: .asciz ""
 #else
 	.long count_calls - ., exported - ., namespace - .
 #endif
-#if defined(__loongarch_lp64)	// of a kernel since v7.0
+#if defined(__loongarch_lp64)	// of v7.2
 	.section __kflagstab, "a"
 	.byte 0
 #endif

@@ -67,7 +67,7 @@ def _download(archive: Archive, package: str, where: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
         part = Path(scratch) / "image"
         part.mkdir()
-        # Debian has split linux-image since 7.x.
+        # Debian has split linux-image of 7.2.
         parts = [package.replace("linux-image-", f"linux-{part}-") for part in SPLIT]
         known = archive.run("apt-cache", "pkgnames", parts[0]).split()
         for source in parts if parts[0] in known else [package]:

@@ -14,8 +14,7 @@ Programs compiled with -pg have one instruction, ``bl _mcount``, at ip.
 bl reaches 128 MB; what is farther off is called by way of ``pcaddu18i $t1; jirl $zero, $t1``, which
 reaches 128 GB. A module's loader makes such entries itself.
 
-Updates: arch/loongarch/kernel/ftrace_dyn.c, Linux kernel commit 4733f09d8807 ("LoongArch/ftrace:
-Add dynamic function tracer support") (in v6.2). Registers: LoongArch ELF psABI, "Register
+Updates: arch/loongarch/kernel/ftrace_dyn.c, as of v7.2. Registers: LoongArch ELF psABI, "Register
 Convention": $t0 to $t8 belong to the callee. Relocations: there, "Relocation types".
 """
 
@@ -76,7 +75,7 @@ class _LoongArch64:
     veneer_size: ClassVar[int] = 8
     nops: ClassVar[dict[str, bytes]] = {}
     skips: ClassVar[tuple[int, ...]] = (0,)
-    signed_char: ClassVar[bool] = False  # kernels have -funsigned-char since v6.2
+    signed_char: ClassVar[bool] = False  # kernels have -funsigned-char
     chosen_nops: ClassVar[tuple[bytes, ...]] = ()
     poked_nop: ClassVar[bytes] = b""  # it wants five NOPs
     own_nops: ClassVar[frozenset[bytes]] = frozenset()
