@@ -143,7 +143,9 @@ KEPT = "keep_records"
 
 def module_breakages(arch: str) -> list[str]:
     """The names of all of an architecture, by Debian's word for it."""
-    rows = MODULE_BREAKAGES[ARCHES.get(arch, arch)]
+    rows = MODULE_BREAKAGES.get(ARCHES.get(arch, arch))
+    if rows is None:
+        return []
     return [*(breakage.__name__ for breakage in rows), KEPT]
 
 

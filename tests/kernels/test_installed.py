@@ -26,7 +26,7 @@ from .independent import PADS
 from .qemu import APPEND, BOXED, END, OBJCOPY, Console, read_console, run_machine
 from .trees import Tree
 
-CONTAINERS = dict.fromkeys(OBJCOPY, "Image") | {
+CONTAINERS = dict.fromkeys((*OBJCOPY, "loongarch64"), "Image") | {
     "s390x": "bzImage (IPL)",
     "ppc64le": "vmlinux",
 }
@@ -50,7 +50,8 @@ class Installed:
     @property
     def boxed(self) -> bool:
         """Whether there is something to extract."""
-        return self.container.startswith("bzImage")
+        with self.path.open("rb") as file:
+            return self.container.startswith("bzImage") or file.read(8)[4:] == b"zimg"
 
 
 @pytest.fixture(scope="session")
@@ -91,7 +92,10 @@ def test_status(installed: Installed) -> None:
 def test_sites(installed: Installed) -> None:
     """Address, name, state and callee of each."""
     one, other = _listed(installed.path), _listed(installed.symbols)
-    wrong = [(a, b) for a, b in zip(one, other, strict=True) if a != b]
+    # Without KALLSYMS_ALL that name alone stays of what stands there: scripts/kallsyms.c.
+    pairs = [(a, b) for a, b in zip(one, other, strict=True) if a["symbol"] != "_etext"]
+    assert len(pairs) >= len(one) - 1
+    wrong = [(a, b) for a, b in pairs if a != b]
     assert not wrong, f"{len(wrong)} sites: {wrong[:3]}"
 
 
