@@ -225,6 +225,7 @@ def _hops(image: Image, arch: Arch, definitions: Sequence[Definition], room: Roo
     if room.stub is not None:
         stubs.append(room.stub.parts)
     size = sum(part.size + 2 * arch.page for parts in stubs for part in parts) + MAX_HEADERS
+    size += 2 * arch.page * FURTHER  # each begins a page of its own
     for one in (*definitions, *room.others):
         size += ROOM + len(definition_text(one)) + STEP * len(one.fetches)
     if beside is not None:
