@@ -27,6 +27,8 @@ gcc-arm-linux-gnueabihf   32-bit ARM programs
 libc6-dev-armhf-cross     32-bit ARM programs under qemu-user
 g++-riscv64-linux-gnu     exceptions of riscv64 programs through traced calls
 g++-powerpc64le-linux-gnu exceptions of ppc64le programs through traced calls
+g++-arm-linux-gnueabihf   exceptions of 32-bit ARM programs through traced calls
+g++-s390x-linux-gnu       exceptions of s390x programs through traced calls
 gcc-i686-linux-gnu        i386 programs
 g++-i686-linux-gnu        exceptions of i386 programs through traced calls
 g++-aarch64-linux-gnu     exceptions of arm64 programs through traced calls

@@ -73,13 +73,15 @@ def member(die: DIE) -> dict[str, Any]:
     return {**out, "type": type_name(kind.get_DIE_from_attribute("DW_AT_type")), "count": count}
 
 
-def read(path: Path) -> dict[str, dict[str, Any]]:
+def read(path: Path) -> dict[str, Any]:
     """All that a linked file's debug information says, by names in their order."""
     constants: dict[str, int] = {}
+    little = True
     structures: dict[str, dict[str, Any]] = {}
     texts: dict[str, str] = {}
     with path.open("rb") as file:
         elf = ELFFile(file)
+        little = elf.little_endian
         for unit in elf.get_dwarf_info().iter_CUs():
             for die in unit.iter_DIEs():
                 if die.tag == "DW_TAG_enumerator":
@@ -100,17 +102,18 @@ def read(path: Path) -> dict[str, dict[str, Any]]:
                 texts[symbol.name.removeprefix(TEXT)] = data.decode("ascii")
     parts: dict[str, dict[str, Any]]
     parts = {"constants": constants, "structures": structures, "texts": texts}
-    return {part: dict(sorted(names.items())) for part, names in parts.items()}
+    found: dict[str, Any] = {part: dict(sorted(names.items())) for part, names in parts.items()}
+    return found if little else {**found, "big_endian": True}
 
 
-def as_json(layout: dict[str, dict[str, Any]]) -> str:
-    """The file for Python, a line for each member."""
+def as_json(layout: dict[str, Any]) -> str:
+    """The file for Python, a line for each member; the byte order where it is big-endian."""
     lines = []
     for name, one in layout["structures"].items():
         members = (f"   {json.dumps(key)}: {json.dumps(at)}" for key, at in one["members"].items())
         head = f'  {json.dumps(name)}: {{"size": {one["size"]}, "members": {{\n'
         lines.append(head + ",\n".join(members) + "}}")
-    out = []
+    out = [' "big_endian": true'] if layout.get("big_endian") else []
     for part in ("constants", "texts"):
         values = (f"  {json.dumps(key)}: {json.dumps(one)}" for key, one in layout[part].items())
         out.append(f' "{part}": {{\n' + ",\n".join(values) + "}")
@@ -118,7 +121,7 @@ def as_json(layout: dict[str, dict[str, Any]]) -> str:
     return "{\n" + ",\n".join(out) + "}\n"
 
 
-def as_header(layout: dict[str, dict[str, Any]]) -> str:
+def as_header(layout: dict[str, Any]) -> str:
     """The file for assembly: STRUCTURE_MEMBER, SIZEOF_STRUCTURE, constants and texts."""
     lines = ["/* Made of layout.c by layout.py. */"]
     for name, one in layout["structures"].items():

@@ -233,7 +233,8 @@ def _beside(base: Image, contents: Contents) -> Beside:
         require_watchable(base)
         arch = arch_of(base.elf.skeleton.machine, base.elf.skeleton.elf_class)
         assert arch is not None
-        watches, hooks = pack_tables(contents.watches), find_hooks(base, arch).pack()
+        watches = pack_tables(contents.watches, arch.order)
+        hooks = find_hooks(base, arch).pack(arch.order)
     return Beside(
         tracer=TRACERS[contents.tracer] if contents.tracer else None,
         sites=taken,

@@ -15,6 +15,7 @@
     breakpoints.py    Breakpoints: on data, set by the kernel for threads of a process
     raw_image.py      RawHeader: the header of the kernel's Image
     boot.py           BootTracer
+    assembler.py      Assembler: instructions from text where Keystone lacks the architecture
     kernel_probe.py   KernelProbe: the code of probes in a kernel on disk
     kernel_text.py    KernelText: where that can have no jump
     stub_entry.py     StubEntry: what calls a user's stub in a kernel's module
@@ -37,7 +38,7 @@ absent one says that the architecture does not have the feature yet. No other fi
 knows architectures by name: copy a folder, change what differs, and there is another one.
 
 Beside these, a folder may have files for its own use: ``encode.py`` has instructions as numbers,
-``x86/`` is what x86_64 and i386 share.
+``x86/`` is what x86_64 and i386 share, ``arm_sets/`` has the two sets of arm.
 """
 
 from __future__ import annotations
@@ -80,6 +81,7 @@ FEATURES: Final = {
     "breakpoints": "watching a running process is",
     "raw_image": "an Image is",
     "boot": "the boot tracer is",
+    "assembler": "assembling is",
     "kernel_probe": "probes in a kernel on disk are",
     "kernel_text": "probes within a kernel's functions are",
     "stub_entry": "a stub in a module is",

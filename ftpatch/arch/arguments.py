@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
-from typing import Protocol
+from typing import Protocol, runtime_checkable
 
 from ftpatch.arch import arch_of, feature, supports
 
 __all__ = [
     "LOST",
+    "OwnVariadic",
     "WORDS",
     "Convention",
     "Passed",
@@ -60,13 +61,16 @@ class Scalar:
 @dataclass(frozen=True, kw_only=True)
 class Passed:
     """An argument or a result of ``size`` bytes. ``scalars`` are those in it, if it has up to 64
-    bytes; ``composite``: it is a structure or a union; ``by_reference``: its language passes its
-    address (a C++ class that is not trivially copied)."""
+    bytes; ``composite``: it is a structure or a union; ``union``: there is a union in it;
+    ``by_reference``: its language passes its address (a C++ class that is not trivially copied);
+    ``widest``: the size of its widest scalar."""
 
     size: int
     scalars: tuple[Scalar, ...]
     composite: bool = False
+    union: bool = False
     by_reference: bool = False
+    widest: int = 0
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -74,12 +78,17 @@ class Place:
     """The ``words`` that hold an argument, in order, LOST for those that were not recorded;
     ``missing``: where these are. ``address``: the word is the argument's address. ``vectors``: for
     each of them the vector register that holds it, LOST for none; empty where none does, or where
-    they do not hold 8 bytes each."""
+    they do not hold 8 bytes each. ``register``: of one that is not recorded, its place among the
+    registers for arguments; LOST where that follows from what is before it. ``stack``: of one that
+    is all there, how many words from the stack pointer on; LOST for others, and where that follows
+    too."""
 
     words: tuple[int, ...] = ()
     missing: str = ""
     address: bool = False
     vectors: tuple[int, ...] = ()
+    register: int = LOST
+    stack: int = LOST
 
 
 class Convention(Protocol):
@@ -103,6 +112,10 @@ class Convention(Protocol):
     def word(self) -> int:
         """Bytes of a word."""
 
+    @property
+    def copies(self) -> bool:
+        """Return whether functions that are not optimized copy what they get by address."""
+
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
         """Place the arguments of a function. Raises UnclearError."""
         ...
@@ -110,6 +123,15 @@ class Convention(Protocol):
     def returned(self, result: Passed) -> Place:
         """Place what a function returns: its words are those of the registers for results, and
         ``address`` that the first one has where it is. Raises UnclearError."""
+        ...
+
+
+@runtime_checkable
+class OwnVariadic(Protocol):
+    """A convention with another one for functions that take further arguments."""
+
+    def place_variadic(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
+        """Place the named ones of such a function. Raises UnclearError."""
         ...
 
 

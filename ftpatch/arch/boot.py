@@ -188,7 +188,8 @@ class Emulator:
     """QEMU for one architecture: ``program``, the Debian ``package`` that has it, its ``words``,
     the kernel's command line, whether the kernel must be ``flat``; for each sink, words for QEMU
     (``sinks``) and for the kernel (``consoles``). {stream}, {console} and {log} are files;
-    ``fault`` is what the log says when the processor gives up."""
+    ``fault`` is what the log says when the processor gives up; ``shared``: sinks of which the
+    console has the events, too, as in SevenBits."""
 
     program: str
     package: str
@@ -198,6 +199,7 @@ class Emulator:
     sinks: dict[str, tuple[str, ...]]
     consoles: dict[str, str]
     fault: str = ""
+    shared: tuple[str, ...] = ()
 
     def command(self, sink: str, files: Mapping[str, str]) -> list[str]:
         """QEMU's arguments for a sink: ``files`` are those for events (``stream``), the
@@ -231,8 +233,17 @@ class BootTracer(Protocol):
         """The bytes that padding of its text consists of."""
 
     @property
+    def tail(self) -> str:
+        """The symbol up to which what follows its text is mapped as the text is; empty if its
+        padding is used."""
+
+    @property
+    def pads_only(self) -> bool:
+        """True if its sites must be pads: a call of _mcount comes with other registers."""
+
+    @property
     def behind(self) -> int:
-        """Bytes from a site's ip to where its call returns."""
+        """Bytes from where a site's code begins to where its call returns."""
 
     @property
     def marker(self) -> int:
@@ -247,8 +258,8 @@ class BootTracer(Protocol):
         """Bytes of a task's stack."""
 
     @property
-    def always_word(self) -> bool:
-        """True if it needs its word even if nothing stops it."""
+    def locked(self) -> tuple[str, ...]:
+        """Sinks for which it needs its word even if nothing stops it: behind that is a lock."""
 
     @property
     def field(self) -> int:

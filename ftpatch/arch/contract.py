@@ -46,9 +46,8 @@ class Abi:
     where there are none. ``stubs``: sites branch to stubs outside of their function, which
     ftrace_init writes, and are no more than that branch. ``unchecked``: start and end of the text
     in which ftrace_init compares nothing, 0, 0 where there is none. ``kernel``: ``ftrace_init``
-    will run over the table. ``null_seen``: the table begins with null records, as
-    scripts/sorttable.c leaves it, so this kernel tests for them before ``ftrace_call_adjust``, and
-    skips records that are not in its text.
+    will run over the table. ``null_seen``: this kernel tests for null records before
+    ``ftrace_call_adjust``, and skips records that are not in its text.
     """
 
     mcount: int = 0
@@ -117,6 +116,8 @@ class Arch(Protocol):
     chain: ClassVar[bytes]
     """Bytes before the site of a nested function, whose static chain is on the stack when
     __fentry__ is called; empty: nothing."""
+    records_nested: ClassVar[bool]
+    """True if the compiler records nested functions although it calls no __fentry__ in them."""
     page: ClassVar[int]
     """The largest page size of a kernel."""
     shadow_stack: ClassVar[tuple[int, int]]
@@ -133,10 +134,17 @@ class Arch(Protocol):
     """Minimum distance between sites of two functions: a pad and a return."""
     insn_size: ClassVar[int]
     """MCOUNT_INSN_SIZE: bytes that ftrace_bug shows."""
+    word_size: ClassVar[int]
+    """Bytes of which instructions have one or more, where the mover tells where none begins
+    (``joined``); 0 where it takes a disassembler."""
     says_expected: ClassVar[bool]
     """True if ftrace_bug prints what was expected (ftrace_expected is set)."""
     veneer_size: ClassVar[int]
     """Bytes of a veneer; 0 if there is none."""
+    plt_sections: ClassVar[tuple[str, ...]]
+    """The sections that have PLT entries, as link editors name them."""
+    trampoline: ClassVar[int]
+    """Bytes of the trampoline that ftrace_init_nop leads each site to; 0 if there is none."""
     nops: ClassVar[dict[str, bytes]]
     """Names and bytes of the NOPs that ``--nop`` offers."""
     skips: ClassVar[tuple[int, ...]]
@@ -158,6 +166,10 @@ class Arch(Protocol):
     """In the pad form MCOUNT_ADDR stands for what the compiler left: a call of it is no change."""
     named_sites: ClassVar[dict[str, tuple[str, ...]]]
     """Named sites -> the sites that are updated together."""
+
+    def other_abi(self, flags: int) -> str:
+        """Name the ABI that ``flags`` (e_flags) say an image has; empty if it is this one."""
+        ...
 
     def lead(self, abi: Abi) -> int:
         """Number of bytes of a site before its ip."""
@@ -221,8 +233,13 @@ class Arch(Protocol):
         the same site sees this."""
         ...
 
+    def branch_at(self, ip: U64, width: U8, abi: Abi) -> U64:
+        """The address of each site's branch, for reachable(), with the bit that says in which
+        instruction set it is, where there are two."""
+        ...
+
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
-        """Return whether one branch at ip reaches addr."""
+        """Return whether one branch at ip (branch_at()) reaches addr."""
         ...
 
     def veneer(self, at: int, addr: int) -> bytes:

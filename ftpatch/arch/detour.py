@@ -30,9 +30,10 @@ class FarDetour:
 @dataclass(frozen=True, kw_only=True)
 class Detour:
     """``size`` bytes; ``make(at, place, caller)``: those for address ``at``, which pass the place's
-    number to the code at address ``caller``. ``frames(offset, held)``: their unwind information,
-    (distance from their start, DW_CFA instructions), where the CFA is ``offset`` bytes from
-    register ``stack`` (DWARF number) at the place, and the return address is ``held`` in memory."""
+    number to the code at address ``caller``; of two instruction sets bit 0 of ``at`` says which.
+    ``frames(offset, held)``: their unwind information, (distance from their start, DW_CFA
+    instructions), where the CFA is ``offset`` bytes from register ``stack`` (DWARF number) at the
+    place, and the return address is ``held`` in memory."""
 
     size: int
     make: Callable[[int, int, int], bytes]

@@ -39,14 +39,16 @@ def engine(arch: str, mode: str = "") -> Any:  # noqa: ANN401 - Capstone has no 
 
 
 def disassemble(arch: str, code: bytes, address: int) -> list[Instruction]:
-    """Disassemble ``code`` at ``address``, up to the first invalid byte."""
+    """Disassemble ``code`` at ``address``, up to the first invalid byte. Bit 0 of the address says
+    that it is in the second instruction set; without, the code of a site can tell."""
     if not arch_named(arch).capstone:
         read: Read = feature(arch, "instructions")
         return read(code, address)
     from capstone import CS_ARCH_RISCV as RISCV
 
     second = instruction_set(arch)
-    thumb = second.mode if second is not None and second.holds(code) else ""
+    thumb = second.mode if second is not None and (address % 2 or second.holds(code)) else ""
+    address -= address % 2 if thumb else 0
     reader, top = engine(arch, thumb), (1 << arch_named(arch).elf_class) - 1
     insns = list(reader.disasm(code, address))
     out: list[Instruction] = []

@@ -4,7 +4,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 __all__ = ["FrameRegisters"]
 
@@ -23,6 +23,7 @@ class FrameRegisters:
     ``in_plt``: the CFA inside of a PLT entry, of its address and the stack pointer;
     ``vectors``: names of the vector registers, by DWARF number; ``word``: bytes of an address;
     ``laid``: bytes from where the frame pointer points to the CFA, if prologues always lay it so;
+    ``whole``: names of vector registers by those of their lower and upper halves;
     ``shorter``: by how many bytes the frames of signals may be shorter, in front of
     these, which is told by where they have the stack pointer ``again``."""
 
@@ -42,6 +43,12 @@ class FrameRegisters:
     laid: int | None = None
     shorter: tuple[int, ...] = (0,)
     again: int | None = None
+    whole: Mapping[tuple[str, str], str] = field(default_factory=dict)
+    chained: bool = False
+    """Each frame begins with the address of its caller's."""
+    room: int = 0
+    """Bytes from a function's stack pointer, where it is entered, to its CFA, but for what a call
+    has put on the stack."""
 
     @property
     def known(self) -> dict[int, str]:

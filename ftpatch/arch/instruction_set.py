@@ -18,10 +18,13 @@ __all__ = ["SecondSet", "instruction_set", "marks_functions"]
 @dataclass(frozen=True, slots=True)
 class SecondSet:
     """``holds``: whether the code of a site is in the second set; ``mode``: Capstone's constant for
-    that."""
+    that, ``pad_size`` the bytes of a pad's site there; ``names`` of the mapping symbols at which
+    data begins, code, and code of the second set."""
 
     holds: Callable[[bytes], bool]
     mode: str
+    pad_size: int
+    names: tuple[bytes, bytes, bytes]
 
 
 def instruction_set(arch: str) -> SecondSet | None:

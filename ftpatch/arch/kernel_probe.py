@@ -30,7 +30,7 @@ from typing import Protocol
 
 from ftpatch.arch import feature
 from ftpatch.arch.boot import Assembly
-from ftpatch.arch.move import mover_of
+from ftpatch.arch.kernel_text import kernel_mover_of
 
 __all__ = [
     "INSTANCE",
@@ -260,7 +260,6 @@ def lay_hooks(out: Assembly, own: KernelProbe, hooks: Sequence[Hook], aim: Aim) 
                 code.status(out, aim)
                 tell(Part.STATUS)
 
-    mover = mover_of(out.arch)
     for hook in hooks:
         code = own.jumped if hook.displaced else own
         numbers = range(number, number + len(hook.probes))
@@ -284,6 +283,6 @@ def lay_hooks(out: Assembly, own: KernelProbe, hooks: Sequence[Hook], aim: Aim) 
             code.claim(out, aim, pool, to, noting(n))
         code.leave(out)
         if hook.displaced:
-            to = aim.at + out.here
+            to, mover = aim.at + out.here, kernel_mover_of(out.arch)
             out.code += mover.move(hook.displaced, hook.ip, to, mover.jump_size).code
     return Laid(tuple(entries), tuple(places))

@@ -18,8 +18,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from ftpatch.arch import feature
+from ftpatch.arch.move import Mover, mover_of
 
-__all__ = ["COMMON", "PROOF", "KernelText", "Table", "kernel_text_of"]
+__all__ = ["AREAS", "COMMON", "PROOF", "KernelText", "Table", "kernel_mover_of", "kernel_text_of"]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -37,21 +38,33 @@ class Table:
     wide: bool = False
 
 
+def _nothing(code: bytes, at: int, bounds: tuple[int, int]) -> str:
+    """Code has distances alone, or literals whose relocations tell of them."""
+    return ""
+
+
 @dataclass(frozen=True, kw_only=True)
 class KernelText:
-    """One architecture's. ``tables`` besides those that all have; ``areas``: text that no probe may
-    be in, by the symbols of its bounds; ``apart``: a pattern of the names of functions that are
-    copied, changed, or run in another mapping. ``relocated(code, at, bounds)``: the first operand
-    that the kernel relocates in instructions at ``at``, as text; empty for none; ``bounds``: of the
-    image. ``no_tables``: a symbol of kernels that are compiled without jump tables. ``fill`` stands
-    behind a jump in what it displaced: kprobes decodes a function from its start."""
+    """One architecture's. ``tables`` besides those that all have; ``areas``: likewise text that no
+    probe may be in, by the symbols of its bounds; ``apart``: a pattern of the names of functions
+    that are copied, changed, or run in another mapping. ``relocated(code, at, bounds)``: the first
+    operand that the kernel relocates in instructions at ``at``, as text; empty for none, which is
+    all that kernels with distances alone have; ``bounds``: of the image. ``no_tables``: a symbol of
+    kernels that are compiled without jump tables. ``fill`` stands behind a jump in what it
+    displaced: kprobes decodes a function from its start. ``mover``: that of kernels, where the
+    jumps of the one of programs are too short; ``taken``: a symbol of kernels in which its register
+    is not free, and a clause that says so. ``constant``: bytes of code with a pointer that the
+    kernel writes there, from the place on that its tables tell."""
 
     tables: Sequence[Table]
-    areas: Sequence[tuple[str, str]]
     apart: str
-    relocated: Callable[[bytes, int, tuple[int, int]], str]
+    areas: Sequence[tuple[str, str]] = ()
+    relocated: Callable[[bytes, int, tuple[int, int]], str] = _nothing
     no_tables: str = ""
     fill: bytes = b"\0"
+    constant: int = 8
+    mover: Mover | None = None
+    taken: tuple[str, str] = ("", "")
 
 
 PROOF = "__start___ex_table"
@@ -79,9 +92,23 @@ COMMON = (
     ),
 )
 """struct jump_entry, exception_table_entry and bug_entry of asm-generic or of the architecture."""
+AREAS = (
+    ("__kprobes_text_start", "__kprobes_text_end"),
+    ("__noinstr_text_start", "__noinstr_text_end"),
+    ("__cpuidle_text_start", "__cpuidle_text_end"),
+    ("__entry_text_start", "__entry_text_end"),
+    ("__irqentry_text_start", "__irqentry_text_end"),
+)
+"""Text of all kernels that kprobes do not allow a probe in (include/asm-generic/vmlinux.lds.h)."""
 
 
 def kernel_text_of(arch: str) -> KernelText:
     """The knowledge of an architecture's kernels. Raises InputError if there is none."""
     found: KernelText = feature(arch, "kernel_text")
     return found
+
+
+def kernel_mover_of(arch: str) -> Mover:
+    """The mover of instructions of an architecture's kernels. Raises InputError if there is
+    none."""
+    return kernel_text_of(arch).mover or mover_of(arch)

@@ -27,13 +27,14 @@ arm_kprobe_decode_insn (arch/arm64/kernel/probes/decode-insn.c).
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import ClassVar, Protocol
+from typing import ClassVar, Protocol, runtime_checkable
 
 from ftpatch.arch import feature
 
-__all__ = ["Immovable", "Moved", "Mover", "Why", "is_breakpoint", "mover_of"]
+__all__ = ["Immovable", "Moved", "Mover", "PlainMover", "Why", "is_breakpoint", "mover_of"]
 
 
 class Why(StrEnum):
@@ -51,6 +52,7 @@ class Why(StrEnum):
     LINK = "a call through the link register"
     SIGNED = "a call to a signed address"
     JOINED = "part of a sequence that must not be split"
+    SET = "it is not known which instruction set is there"
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +129,40 @@ class Mover(Protocol):
         ...
 
 
-def mover_of(arch: str) -> Mover:
-    """Return the mover of an architecture's instructions. Raises InputError without one."""
+class PlainMover:
+    """A Mover's answers where there are no landing pads, prefixes and sequences."""
+
+    def landing(self, code: bytes) -> int:
+        """There are none."""
+        return 0
+
+    def signing(self, code: bytes) -> int:
+        """There are none."""
+        return 0
+
+    def prefixed(self, code: bytes) -> bool:
+        """There are none."""
+        return False
+
+    def joined(self, before: bytes) -> bool:
+        """There are none."""
+        return False
+
+
+@runtime_checkable
+class TwoSets(Protocol):
+    """A mover of two instruction sets: ``at`` has bit 0 in the second one."""
+
+    def of(self, is_second: Callable[[int], bool | None]) -> Mover:
+        """Return one for plain addresses, of which this function tells, None where it cannot."""
+        ...
+
+
+def mover_of(arch: str, is_second: Callable[[int], bool | None] | None = None) -> Mover:
+    """Return the mover of an architecture's instructions; of two sets the one that ``is_second``
+    says. Raises InputError without one."""
     found: Mover = feature(arch, "move")
-    return found
+    return found.of(is_second) if is_second and isinstance(found, TwoSets) else found
 
 
 def is_breakpoint(arch: str, code: bytes) -> bool:

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import feature
 from ftpatch.arch.contract import U8
 
-__all__ = ["I64", "PltThunks", "plt_thunks_of", "put"]
+__all__ = ["I64", "PltThunks", "bytes_of", "plt_thunks_of", "put"]
 
 I64 = NDArray[np.int64]
 
@@ -31,7 +31,8 @@ class PltThunks:
     ``new(old, jump, thunk)``: the same as a jump to its thunk. ``make(old, jump, slot, thunk,
     caller)``: the thunks, uint8[n, size], which call the code at address ``caller``. ``reach``
     (bytes) is how far apart all of these addresses may be; ``head`` and ``initial`` are the CIE of
-    thunks, as in elf/eh_frame.py.
+    thunks, as in elf/eh_frame.py; ``index``: where unwinders search an exception index instead,
+    the word there, 0: they do not.
     """
 
     width: int
@@ -40,8 +41,9 @@ class PltThunks:
     old: Callable[[I64, I64, U8], tuple[U8, NDArray[np.uint16]]]
     new: Callable[[U8, I64, I64], U8]
     make: Callable[[U8, I64, I64, I64, int], U8]
-    head: bytes
-    initial: bytes
+    head: bytes = b""
+    initial: bytes = b""
+    index: int = 0
 
 
 def plt_thunks_of(arch: str) -> PltThunks:
@@ -53,3 +55,8 @@ def plt_thunks_of(arch: str) -> PltThunks:
 def put(code: U8, at: int, value: I64) -> None:
     """Write values into a column of rows of bytes, as int32."""
     code[:, at : at + 4] = value.astype("<i4").view(np.uint8).reshape(-1, 4)
+
+
+def bytes_of(code: NDArray[np.integer]) -> U8:
+    """The bytes of rows of instructions of four bytes each, little-endian."""
+    return np.ascontiguousarray(code, "<u4").view(np.uint8).reshape(len(code), -1)

@@ -5,7 +5,7 @@
                          argument points to, and make no frame
     vfork                takes the return address from the stack before the system call (x86-64), or
                          asks for CLONE_VFORK in its own frame (arm64)
-    _setjmp, sigsetjmp   set an argument and jump to one of those
+    _setjmp, sigsetjmp   set an argument and jump to one of those, or end in front of it
 
 swapcontext() begins as getcontext(), and then leaves for another stack: it returns once. Read off
 glibc's and musl's sources (setjmp.S, __sigsetjmp, getcontext.S, vfork.S).
@@ -18,6 +18,7 @@ from dataclasses import dataclass
 
 from ftpatch.arch import feature
 from ftpatch.arch.disassemble import Instruction, disassemble
+from ftpatch.arch.instruction_set import instruction_set
 
 __all__ = ["MIN_SAVED", "SPAN", "Twice", "returns_twice", "takes_return"]
 
@@ -46,7 +47,8 @@ class Twice:
 
 def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
     """Return whether the function at an address does. ``read``: its code by address, at most SPAN
-    bytes, empty for anything else. Raises InputError if an architecture's are not supported."""
+    bytes, empty for anything else. Of two instruction sets bit 0 says which. Raises InputError if
+    an architecture's are not supported."""
     rules: Twice = feature(arch, "returns_twice")
     left, seen = [(address, 0)], set[int]()
     while left:
@@ -57,7 +59,8 @@ def returns_twice(arch: str, address: int, read: Callable[[int], bytes]) -> bool
         insns = disassemble(arch, read(at), at)
         if rules.known(insns):
             return True
-        left += [(target, depth + 1) for target in _leads(insns, rules.sets)]
+        second = at & 1 if instruction_set(arch) else 0
+        left += [(target | second, depth + 1) for target in _leads(insns, rules.sets)]
     return False
 
 
@@ -69,11 +72,14 @@ def takes_return(arch: str, address: int, read: Callable[[int], bytes]) -> bool:
 
 
 def _leads(insns: Sequence[Instruction], sets: tuple[str, ...]) -> Iterator[int]:
-    """Target of a function that only sets arguments, perhaps tests one, and jumps."""
+    """Target of a function that only sets arguments, perhaps tests one, and jumps, or goes on in
+    the function behind it."""
     for one in insns[:SHORT]:
         if one.target is not None and not one.mnemonic.startswith(("call", "bl")):
             yield one.target
-            if one.mnemonic in ("jmp", "b"):
+            if one.mnemonic in ("jmp", "b", "b.w"):
                 return
         elif not one.mnemonic.startswith(sets) or "(" in one.operands or "[" in one.operands:
             return
+    if 0 < len(insns) <= SHORT:
+        yield insns[-1].address + insns[-1].size

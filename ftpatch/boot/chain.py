@@ -14,7 +14,7 @@ from ftpatch.boot.returns import callers_of
 from ftpatch.boot.stream import Decoder, Source
 from ftpatch.image import Image
 
-__all__ = ["latest_chains", "latest_events"]
+__all__ = ["latest_chains", "latest_events", "stack_numbers"]
 
 EVENTS = 1 << 20
 """Events to read: who was called before them is not known. The calls that boot a kernel are as old
@@ -37,16 +37,21 @@ def latest_events(path: Path, source: Source, before: int = 0) -> Events | None:
     return found if found is not None and len(found.place) else None
 
 
-def latest_chains(events: Events, source: Source, kernel: Image) -> list[NDArray[np.uint64]]:
-    """For the latest event, and those of the other stacks that ran before it: its site's ip and
-    those of its callers, the innermost first."""
+def stack_numbers(sp: NDArray[np.uint64], source: Source) -> NDArray[np.uint64]:
+    """Number the stacks that stack pointers are in, uint64[n]. An empty one's is just above it."""
+    return (sp - np.uint64(8)) // np.uint64(source.tracer.stack)
+
+
+def latest_chains(events: Events, source: Source, kernel: Image) -> list[NDArray[np.int64]]:
+    """For the latest event, and those of the other stacks that ran before it: its row and those of
+    its callers, the innermost first."""
     row = np.searchsorted(source.places, events.place)
     code = np.arange(1, len(source.ip) + 1, dtype=np.uint32)
     caller = np.full(len(row), NOBODY, np.uint32)
     if events.back is not None:
         caller = callers_of(events.back, source, kernel.kallsyms, code)
-    stack = (events.sp - np.uint64(8)) // np.uint64(source.tracer.stack)
-    chains = list[NDArray[np.uint64]]()
+    stack = stack_numbers(events.sp, source)
+    chains = list[NDArray[np.int64]]()
     left = np.arange(len(row))
     while len(left) and len(chains) < STACKS:
         own = left[stack[left] == stack[left[-1]]]
@@ -56,6 +61,6 @@ def latest_chains(events: Events, source: Source, kernel: Image) -> list[NDArray
         # Going back, an event that is less deep than all behind it has called them.
         lowest = np.minimum.accumulate(level[::-1])
         calls = np.concatenate([[True], np.diff(lowest) < 0])
-        chains.append(source.ip[row[own[::-1][calls]]])
+        chains.append(own[::-1][calls])
         left = left[stack[left] != stack[left[-1]]]
     return chains

@@ -11,7 +11,7 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from ftpatch.arch.move import mover_of
+from ftpatch.arch.kernel_text import kernel_mover_of
 from ftpatch.boot.hooks import read_hooks
 from ftpatch.boot.stream import find_source
 from ftpatch.core.columns import addresses
@@ -43,7 +43,7 @@ def _uncalled(image: Image) -> Iterator[Finding]:
     for probe in source.hooked.probes:
         at, to = probe["site"], source.at + probe["pad"]
         if probe["way"] == JUMP.name:
-            jump = mover_of(sites.arch.name).jump(at, to)
+            jump = kernel_mover_of(sites.arch.name).jump(at, to)
             held, _ = image.elf.gather(image.elf.offset_of(addresses(at)), len(jump))
             good, what = held.tobytes() == jump, "no jump leads to"
         else:

@@ -7,10 +7,14 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 
+from ftpatch.arch.seven_bits import text_of
+
 __all__ = ["Place", "Words", "read_console"]
 
 MAX_CONSOLE = 1 << 24
 """Bytes of a console to examine."""
+MAX_SHARED = 1 << 28
+"""The same of one with events."""
 STAMP = re.compile(r"^(?:<\d+>)?\[ *\d+\.\d+\](?:\[ *[TC]\d+\])? ?")
 HEADLINE = re.compile(
     r"kernel BUG at \S+!|BUG: .*|Oops\b.*|Internal error: .*|Unable to handle kernel .*"
@@ -25,9 +29,11 @@ WARNING = re.compile(
 )
 """The beginning of a WARN, with its file and line if it has them."""
 PLACE = re.compile(
-    r"(?:[RE]IP: (?:[0-9a-f]{4}:)?|pc : )(?:(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+|0x\w+)"
+    r"(?:[RE]IP: (?:[0-9a-f]{4}:)?|e?pc : |NIP \[[0-9a-f]+\] )"
+    r"(?:(\S+?)\+(0x[0-9a-f]+)/0x[0-9a-f]+|0x\w+)"
 )
-"""The place of an oops or WARN: RIP of x86-64, EIP of i386, pc of arm64."""
+"""The place of an oops or WARN: RIP of x86-64, EIP of i386, pc of arm64, epc of riscv64, NIP
+of ppc64le."""
 ROOT = "Unable to mount root fs"
 PANIC = "Kernel panic - not syncing: "
 
@@ -54,13 +60,14 @@ class Words:
     root: bool = False
 
 
-def read_console(path: Path) -> Words:
-    """Read a console's file, which may be missing."""
+def read_console(path: Path, *, shared: bool = False) -> Words:
+    """Read a console's file, which may be missing; ``shared``: with events."""
     try:
         with path.open("rb") as file:
-            text = file.read(MAX_CONSOLE).decode("utf-8", "replace")
+            raw = file.read(MAX_SHARED if shared else MAX_CONSOLE)
     except OSError:
         return Words()
+    text = (text_of(raw) if shared else raw).decode("utf-8", "replace")
     lines = [STAMP.sub("", line.strip()) for line in text.splitlines()]
     lines = [line for line in lines if line]
     heads = [number for number, line in enumerate(lines) if HEADLINE.match(line)]

@@ -10,7 +10,8 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.boot.chain import latest_chains, latest_events
+from ftpatch.arch.boot import Events
+from ftpatch.boot.chain import latest_chains, latest_events, stack_numbers
 from ftpatch.boot.console import Place, Words, read_console
 from ftpatch.boot.machine import Progress, fault_in
 from ftpatch.boot.stream import Source
@@ -35,6 +36,7 @@ BOOTING = {"kernel_init", "start_kernel", "x86_64_start_kernel", "i386_start_ker
 """The outermost functions of the stacks that a kernel boots on."""
 WARN = "WARN"
 TRIPLE = "triple fault: the processor shut down"
+Rows = NDArray[np.int64]
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ def explain_end(
 ) -> Ending:
     """Explain the end of a run in ``folder``; ``rooted``: the kernel had been given a root file
     system. An oops, a panic, a hang, or a WARN that was to end it, exits with 1."""
-    words = read_console(folder / "console")
+    words = read_console(folder / "console", shared=source.shares_console)
     triple = fault_in(source.tracer.emulator, folder / "log")
     what = WARN if ended.warned else words.headline or (TRIPLE if triple else "")
     place = words.warning if ended.warned else words.place
@@ -96,14 +98,16 @@ def _located(
     events = latest_events(folder / "stream", source, behind)
     chains: list[list[str]] = []
     if events is not None:
-        chains = [names_at(kernel, c.tolist()) for c in latest_chains(events, source, kernel)]
+        rows = latest_chains(events, source, kernel)
+        again = latest_events(folder / "stream", source) if behind else None
+        if again is not None:
+            rows = _stuck(rows, events, again.take(slice(-behind, None)), source, kernel)
+        ip = source.ip_of(events)
+        chains = [names_at(kernel, ip[chain].tolist()) for chain in rows]
     calls = chains[0] if chains else []
     last = int(ended.last[-1]) if ended.last else 0
-    if behind:
-        again = latest_events(folder / "stream", source)
-        places = again.place[-behind:] if again is not None else np.empty(0, np.int64)
-        calls = _stuck(chains, source, kernel, places)
-        last = (kernel.symbols.find(calls[0]) or last) if calls else last
+    if behind and calls:
+        last = kernel.symbols.find(calls[0]) or last
     start = kernel.symbols.find(told.function) if told.function else None
     at = start + told.offset if start is not None else None
     if told.function:
@@ -126,19 +130,21 @@ def _located(
 
 
 def _stuck(
-    chains: list[list[str]], source: Source, kernel: Image, again: NDArray[np.int64]
-) -> list[str]:
-    """Of the stacks that ran, the calls of the one that boots the kernel, without those that are
-    made ``again`` and again: interrupts and the scheduler."""
-    row = np.unique(np.searchsorted(source.places, again))
-    names = set(names_at(kernel, source.ip[row].tolist()))
-    booting = [chain for chain in chains if BOOTING & set(chain)]
-    for chain in booting or chains:
-        common = [number for number, name in enumerate(chain) if name in names]
-        left = chain[common[-1] + 1 :] if common else chain
-        if left:
-            return left
-    return []
+    chains: list[Rows], events: Events, again: Events, source: Source, kernel: Image
+) -> list[Rows]:
+    """Of the stacks that ran, those that boot the kernel; of their calls, those that had not ended
+    by the events that came ``again`` and again, nor are of the same functions: interrupts, the
+    scheduler. Only stacks with calls left."""
+    ip, repeated = source.ip_of(events), np.unique(source.ip_of(again))
+    booting = np.unique(ip[np.concatenate([*chains, np.empty(0, np.int64)])])
+    booting = booting[np.isin(names_at(kernel, booting.tolist()), list(BOOTING))]
+    left = []
+    for chain in [chain for chain in chains if np.isin(ip[chain], booting).any()] or chains:
+        behind = stack_numbers(again.sp, source) == stack_numbers(events.sp[chain[:1]], source)
+        ended = events.sp[chain] <= again.sp[behind].max(initial=0)
+        gone = np.flatnonzero(ended | np.isin(ip[chain], repeated))
+        left.append(chain[gone[-1] + 1 :] if len(gone) else chain)
+    return [chain for chain in left if len(chain)]
 
 
 def _place(kernel: Image, at: int) -> str:

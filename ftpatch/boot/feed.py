@@ -99,12 +99,12 @@ class FileFeed:
 
     def finish(self) -> None:
         """Cut the file at both ends. What is not an event is counted as if it came first."""
+        end = self._file.tell()  # the machine may have sent more
         self._file.close()
         size = self._source.size
-        end = self._stream.stat().st_size
         if self._keep:
             end = min(end, self._keep * size + self._decoder.skipped)
-            os.truncate(self._stream, end)
+        os.truncate(self._stream, end)
         if self._most and end > self._most * size:
             with self._stream.open("rb") as file:
                 file.seek(end - self._most * size)

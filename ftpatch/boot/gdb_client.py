@@ -71,10 +71,15 @@ class GdbClient:
         kind = 3 if reads else 2
         return self._ask(f"{'Z' if on else 'z'}{kind},{address:x},{length}".encode()) == b"OK"
 
-    def register(self, number: int) -> int:
+    def register(self, number: int, *, alone: bool = False) -> int:
         """Read a register of the processor that stopped, one of the first, which all have the same
-        size; 0 if it cannot be read. (QEMU answers `p` only those who asked for its XML.)"""
-        held = self._bytes("g")[number * REGISTER :][:REGISTER]
+        size; 0 if it cannot be read. ``alone``: without the others. (QEMU answers `p` only those
+        who asked for its XML.)"""
+        if alone:
+            self._ask(b"qXfer:features:read:target.xml:0,ff")
+            held = self._bytes(f"p{number:x}")
+        else:
+            held = self._bytes("g")[number * REGISTER :][:REGISTER]
         return int.from_bytes(held, "little")
 
     def memory(self, address: int, length: int) -> bytes:

@@ -32,8 +32,8 @@ from ftpatch.arch.kernel_probe import (
     lay_hooks,
     readers_of,
 )
-from ftpatch.arch.kernel_text import kernel_text_of
-from ftpatch.arch.move import Immovable, mover_of
+from ftpatch.arch.kernel_text import kernel_mover_of, kernel_text_of
+from ftpatch.arch.move import Immovable
 from ftpatch.core.changes import Changes, Kind
 from ftpatch.core.columns import addresses
 from ftpatch.core.journal import journalled
@@ -119,7 +119,7 @@ class Hooks:
         elf, out = sites.image.elf, list[Changes]()
         if not any(hook.displaced for hook in self.hooks):
             return out  # an architecture without probes has a boot tracer nevertheless
-        mover, fill = mover_of(sites.arch.name), kernel_text_of(sites.arch.name).fill
+        mover, fill = kernel_mover_of(sites.arch.name), kernel_text_of(sites.arch.name).fill
         for hook, to in zip(self.hooks, entries, strict=True):
             if hook.displaced:
                 jump = mover.jump(hook.ip, to).ljust(len(hook.displaced), fill)

@@ -14,7 +14,8 @@ from time import monotonic
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.boot import MEMORY, Emulator
+from ftpatch.arch.boot import Emulator
+from ftpatch.arch.seven_bits import text_of
 from ftpatch.boot.feed import Feed
 from ftpatch.boot.stream import Source
 from ftpatch.elf.headers import Segment
@@ -41,6 +42,8 @@ LINE = 256
 """Bytes of it to look at twice: a poll may cut a line."""
 SPOKEN = 1 << 16
 """Bytes of QEMU's log to examine."""
+STDIO = "stdio"
+"""In QEMU's words: a device has its standard output."""
 TIMED_OUT = 124
 """Exit code of a run that was ended, as in timeout(1)."""
 
@@ -126,9 +129,8 @@ def qemu_command(
     Emulator.command. Raises UsageError if QEMU is not installed."""
     emulator = source.tracer.emulator
     program = require_emulator(emulator)
-    sink = MEMORY if source.mark.in_memory else source.tracer.sinks[source.mark.sink]
-    command = [program, *emulator.command(sink, files), "-kernel", str(kernel)]
-    return [*command, "-append", emulator.said(sink, append), *words]
+    command = [program, *emulator.command(source.sink, files), "-kernel", str(kernel)]
+    return [*command, "-append", emulator.said(source.sink, append), *words]
 
 
 class Machine:
@@ -142,10 +144,17 @@ class Machine:
         self._feed, self._console = feed, console
         self._asked = ""
         self._tail, self._size = b"", 0
+        # A firmware that finds semihosting may speak there: OpenSBI does since version 1.1.
+        stdio = any(STDIO in word for word in command)
         try:
-            self._process = subprocess.Popen(
-                command, stdin=subprocess.DEVNULL, process_group=0, pass_fds=(*feed.files, *files)
-            )
+            with (console.parent / "stdout").open("wb") as out:
+                self._process = subprocess.Popen(
+                    command,
+                    stdin=subprocess.DEVNULL,
+                    stdout=None if stdio else out,
+                    process_group=0,
+                    pass_fds=(*feed.files, *files),
+                )
         except OSError as error:
             raise InputError(command[0], f"cannot run: {error.strerror}") from None
         feed.started()
@@ -178,7 +187,7 @@ class Machine:
         while True:
             status = self._process.poll()
             place, more = self._feed.read()
-            now, said = monotonic(), self._said()
+            now, said = monotonic(), self._said(shared=source.shares_console)
             if said:
                 new = now
                 user |= USER in said
@@ -240,8 +249,8 @@ class Machine:
             if reason:
                 return
 
-    def _said(self) -> bytes:
-        """What is new on the console, with the end of what was there."""
+    def _said(self, *, shared: bool) -> bytes:
+        """What is new on the console, with the end of what was there; ``shared``: with events."""
         try:
             with self._console.open("rb") as file:
                 file.seek(self._size)
@@ -251,6 +260,9 @@ class Machine:
         if not said:
             return b""
         self._size += len(said)
+        said = text_of(said) if shared else said
+        if not said:
+            return b""
         said = self._tail + said
         self._tail = said[-LINE:]
         return said

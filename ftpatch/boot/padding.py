@@ -4,12 +4,14 @@
 Text: between _stext and _etext, which is mapped and executable from the first instruction on and
 never freed (free_initmem and the gap after _etext are outside). Data, writable from the first
 instruction to the last: the end of a page that holds a few words (NOSAVE_DATA in
-include/asm-generic/vmlinux.lds.h); else between two objects of section .data of which the second is
-aligned to a cache line, in the gap the linker left.
+include/asm-generic/vmlinux.lds.h); for a ring, else a page between two sections, of which the
+second is aligned to more (ppc64le's first stack); for a word, else between two objects of section
+.data of which the second is aligned to a cache line, in the gap the linker left.
 """
 
 from __future__ import annotations
 
+from dataclasses import dataclass, field
 from itertools import pairwise
 
 import numpy as np
@@ -18,11 +20,12 @@ from numpy.typing import NDArray
 from ftpatch.arch.boot import Slots
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.core.columns import addresses
+from ftpatch.elf.headers import Section
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import SiteRefused
 from ftpatch.ftrace.sites import Sites
 
-__all__ = ["find_ring", "find_room", "find_spare", "find_word", "lay_at"]
+__all__ = ["MARGIN", "Room", "find_ring", "find_room", "find_spare", "find_word", "lay_at"]
 
 MARGIN = 64
 """Bytes left untouched on both sides of the code: a function in assembly may end in zeros, and has
@@ -39,9 +42,24 @@ UNSIZED = 256
 """Assumed size of an object in NOSAVE if nothing tells (bytes)."""
 TEXT = ("_stext", "_etext")
 INIT = ("__init_begin", "__init_end")
+WRITTEN = ("_sdata", "_edata")
 
 
-def find_room(sites: Sites, pads: bytes, size: int) -> int:
+@dataclass(frozen=True)
+class Room:
+    """Room for code: its address, its place in the file (``offset``), and Changes of the headers
+    that have to know of it (``grown``)."""
+
+    at: int
+    offset: int
+    grown: Changes = field(default_factory=lambda: Changes.concat([]))
+
+    def lay(self, sites: Sites, code: bytes, behind: int = 0) -> Changes:
+        """Lay ``code`` so many bytes behind its start."""
+        return _lay(sites, self.offset + behind, code)
+
+
+def find_room(sites: Sites, pads: bytes, size: int) -> Room:
     """Find room for ``size`` bytes of code in the largest run of ``pads`` bytes that belongs to no
     symbol. Raises SiteRefused if none is large enough."""
     elf, symbols, path = sites.image.elf, sites.image.symbols, sites.image.path
@@ -80,12 +98,12 @@ def find_room(sites: Sites, pads: bytes, size: int) -> int:
             f"the tracer takes {size} bytes and {3 * MARGIN} around it, but the largest unowned "
             f"padding in its text has {most}",
         )
-    return best
+    return Room(best, at + best - low)
 
 
 def find_ring(sites: Sites) -> int:
     """Find room for the word and the ring below it that the reader shares; 0 if there is none."""
-    return _in_nosave(sites, Slots.RING) or 0
+    return _in_nosave(sites, Slots.RING) or _between_sections(sites) or 0
 
 
 def find_spare(sites: Sites, size: int) -> int:
@@ -131,6 +149,23 @@ def _in_nosave(sites: Sites, below: int = 0) -> int | None:
     return high - LINE
 
 
+def _between_sections(sites: Sites) -> int | None:
+    """The last line of a page of the data that no section and no symbol has."""
+    elf, symbols = sites.image.elf, sites.image.symbols
+    low, high = (symbols.find(name) or 0 for name in WRITTEN)
+    within = [s for s in elf.sections if low <= s.address < high and s.flags & Section.SHF_WRITE]
+    within = sorted((s for s in within if s.size), key=lambda section: section.address)
+    named = symbols.value[_defined(symbols)]
+    for one, other in pairwise(within):
+        at = -(-(one.address + one.size) // PAGE) * PAGE
+        if at + PAGE > other.address or ((named >= at) & (named < at + PAGE)).any():
+            continue
+        held, there = elf.gather(elf.offset_of(addresses(at)), PAGE)
+        if there.all() and not held.any():
+            return at + PAGE - LINE
+    return None
+
+
 def _between_objects(sites: Sites) -> int | None:
     elf, symbols = sites.image.elf, sites.image.symbols
     data = elf.section(".data")
@@ -159,16 +194,20 @@ def _between_objects(sites: Sites) -> int | None:
 
 
 def lay_at(sites: Sites, at: int, code: bytes) -> Changes:
-    """Change the bytes at the address ``at`` to ``code``, in short Changes, since those of all
+    """Change the bytes at the address ``at`` to ``code``."""
+    return _lay(sites, int(sites.image.elf.offset_of(addresses(at))[0]), code)
+
+
+def _lay(sites: Sites, at: int, code: bytes) -> Changes:
+    """Change the bytes at the file offset ``at`` to ``code``, in short Changes, since those of all
     sites are stored in columns as wide as the widest."""
-    elf = sites.image.elf
     start = np.arange(0, len(code), PIECE)
     width = np.minimum(len(code) - start, PIECE).astype(np.uint16)
     new = np.zeros((len(start), min(PIECE, len(code))), np.uint8)
     inside = np.arange(new.shape[1]) < width[:, None]
     new[inside] = np.frombuffer(code, np.uint8)
-    offset = elf.offset_of(np.uint64(at) + start.astype(np.uint64))
-    old, _ = elf.gather(offset, new.shape[1])
+    offset = at + start.astype(np.int64)
+    old, _ = sites.image.elf.gather(offset, new.shape[1])
     return Changes.of(Kind.PADDING, offset, np.where(inside, old, 0), new, NO_OWNER, width)
 
 

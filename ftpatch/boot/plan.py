@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch import supports
 from ftpatch.arch.boot import MEMORY, TracerCode, Wanted, boot_tracer_of
+from ftpatch.boot.behind_text import find_room_behind
 from ftpatch.boot.faults import FAULTS, WARNINGS, reporting
 from ftpatch.boot.hooks import NO_HOOKS, HookCode, Hooks, require_journal
 from ftpatch.boot.in_module import plan_in_module
@@ -69,6 +70,8 @@ def plan_boot(
     if not supports(sites.arch.name, "boot"):
         raise UsageError(path, f"no boot tracer for {sites.arch.name}")
     tracer = boot_tracer_of(sites.arch.name)
+    if tracer.pads_only and not sites.abi.pad:
+        raise UsageError(path, "its sites call _mcount, and the boot tracer is for pads")
     ring = find_ring(sites) if tracing.live else 0
     sinks = (MEMORY, *tracer.sinks) if ring else tracer.sinks
     sink = tracing.sink or sinks[0]
@@ -84,7 +87,7 @@ def plan_boot(
     mask = mask | last
     if tracing.live:
         mask = mask | reporting(sites.ip, sites.image.symbols, (*FAULTS, *WARNINGS))
-    counts = sink == MEMORY or tracer.always_word or tracing.most is not None
+    counts = sink == MEMORY or sink in tracer.locked or tracing.most is not None
     counts = counts or bool(tracing.until)
     most = MAX_EVENTS if tracing.most is None else tracing.most
     if sites.image.is_relocatable:
@@ -104,20 +107,26 @@ def plan_boot(
 
     # The size is known once it is built, and does not depend on the place.
     base = max(word, spare) or int(sites.ip[0])
-    at = find_room(sites, tracer.pads, build(base - FAR)[1].size)
+    size = build(base - FAR)[1].size
+    room = (
+        find_room_behind(sites, tracer.tail, size)
+        if tracer.tail
+        else find_room(sites, tracer.pads, size)
+    )
+    at = room.at
     laid, behind = build(at)
-    # What runs at the sites needs no ftrace_ops: literals may stay.
-    plain = replace(sites, abi=replace(sites.abi, nop_ops=0))
     mask = mask | (hooked >= 0)
-    plan = plan_enable(plain, mask, Callee(at + laid.entry, "the boot tracer"))
+    # What runs at the sites needs no ftrace_ops: literals may stay.
+    callee = Callee(at + laid.entry, "the boot tracer", reads_ops=False)
+    plan = plan_enable(sites, mask, callee)
     to = np.where(last, at + laid.last, at + laid.entry).astype(np.uint64)
     entries = np.array([*behind.entries, 0], np.uint64) + np.uint64(at)
     to = np.where(hooked >= 0, entries[hooked], to)
     elsewhere = last | (hooked >= 0)
-    changes = [_lead(sites, plan.changes, elsewhere, to), lay_at(sites, at, behind.code)]
+    changes = [_lead(sites, plan.changes, elsewhere, to), room.grown, room.lay(sites, behind.code)]
     changes += hooks.jumps(sites, [at + entry for entry in behind.entries])
     if behind.record:
-        changes.append(lay_at(sites, at + len(behind.code), behind.record))
+        changes.append(room.lay(sites, behind.record, len(behind.code)))
     if counts:
         changes.append(lay_at(sites, word, most.to_bytes(4, "little")))
     return replace(plan, changes=Changes.concat(changes))

@@ -16,7 +16,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import supports
-from ftpatch.arch.boot import COPY, MARK, BootTracer, Events, Mark, Slots, boot_tracer_of, read_mark
+from ftpatch.arch.boot import (
+    COPY,
+    MARK,
+    MEMORY,
+    BootTracer,
+    Events,
+    Mark,
+    Slots,
+    boot_tracer_of,
+    read_mark,
+)
 from ftpatch.boot.hooks import Hooked, read_hooks, require_journal
 from ftpatch.core.changes import Kind
 from ftpatch.core.columns import addresses, among
@@ -59,6 +69,20 @@ class Source:
         if self.hooked is None:
             return events
         return events.take(~self.hooks[np.searchsorted(self.places, events.place)])
+
+    def ip_of(self, events: Events) -> NDArray[np.uint64]:
+        """The sites of events, uint64[n]."""
+        return self.ip[np.searchsorted(self.places, events.place)]
+
+    @property
+    def sink(self) -> str:
+        """The sink's name."""
+        return MEMORY if self.mark.in_memory else self.tracer.sinks[self.mark.sink]
+
+    @property
+    def shares_console(self) -> bool:
+        """True if the console has the events, too."""
+        return self.sink in self.tracer.emulator.shared
 
     @property
     def size(self) -> int:
@@ -107,7 +131,8 @@ def find_source(image: Image) -> Source:
     if not calls.any() and hooked is None:
         raise UsageError(image.path, "no site calls its boot tracer")
     ip, addr = sites.ip[calls], sites.addr[calls]
-    places = (ip + np.uint64(tracer.behind) - np.uint64(at)).astype(np.int64)
+    behind = tracer.behind - sites.lead
+    places = (ip + np.uint64(behind) - np.uint64(at)).astype(np.int64)
     last = np.isin(addr, stops)
     hooks = np.zeros(len(ip), bool)
     if hooked is not None:

@@ -100,7 +100,7 @@ class AccessRecorder:
         return None
 
     def _access(self, row: int, stop: Stop) -> None:
-        events, pc = self._events(), self._client.register(self._stub.pc)
+        events, pc = self._events(), self._client.register(self._stub.pc, alone=self._stub.alone)
         before = self._values[row]
         if self._stub.before:
             before = self._value(row)

@@ -26,7 +26,7 @@ def command(
             metavar="IMAGE",
             readable=False,
             autocompletion=images,
-            help="bzImage, zboot image or compressed file.",
+            help="bzImage, zImage, zboot image or compressed file.",
         ),
     ],
     output: Annotated[
@@ -45,7 +45,8 @@ def command(
 ) -> None:
     """Extract the kernel or module from a container.
 
-    IMAGE is a bzImage, a zboot image or a compressed file; it holds an ELF file or an Image.
+    IMAGE is a bzImage, a zImage, a zboot image or a compressed file; it holds an ELF file, an Image
+    or bare memory, which is extracted as an ELF file.
 
     Example: ftpatch extract /boot/vmlinuz -o vmlinux
     """

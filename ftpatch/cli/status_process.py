@@ -121,8 +121,9 @@ def _show(
         undo = f"`ftpatch undo --pid {process.pid}`"
         lines([f"{process}: ftpatch's own tracer, {own.tracer.name}, which {undo} takes out"])
     if recording is not None:
-        switch = f"`ftpatch {'disable' if recording else 'enable'} --pid {process.pid} --recording`"
-        lines([f"{process}: recording {'on' if recording else 'off'}; {switch} switches it"])
+        verb, now, other = ("disable", "on", "off") if recording else ("enable", "off", "on")
+        switch = f"`ftpatch {verb} --pid {process.pid} --recording` switches it {other}"
+        lines([f"{process}: recording {now}; {switch}"])
     if verbose:
         lines(f"  {_named(loaded)}" for loaded, row in rows if row["table"] is None)
 

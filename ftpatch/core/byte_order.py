@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import sys
 from dataclasses import dataclass
 from functools import cache
 from typing import TYPE_CHECKING
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     import numpy as np
     from numpy.typing import NDArray
 
-__all__ = ["BIG", "LITTLE", "ByteOrder"]
+__all__ = ["BIG", "LITTLE", "NATIVE", "ByteOrder"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,12 +58,13 @@ class ByteOrder:
         """The bytes of numbers, uint8[n, size]: of each its lower ``size`` bytes."""
         import numpy as np  # not where files are just unpacked
 
-        held = value.astype(self.kind(f"u{size}"))
-        return held.view(np.uint8).reshape(*value.shape[:-1], -1, size)[..., :, :].reshape(-1, size)
+        return value.astype(self.kind(f"u{size}")).view(np.uint8).reshape(-1, size)
 
 
 LITTLE = ByteOrder(big=False)
 BIG = ByteOrder(big=True)
+NATIVE = BIG if sys.byteorder == "big" else LITTLE
+"""That of this machine, and of its processes."""
 
 
 @cache

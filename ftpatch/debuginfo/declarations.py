@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
 
-from ftpatch.arch.arguments import Convention, Place, UnclearError
+from ftpatch.arch.arguments import Convention, OwnVariadic, Place, UnclearError
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.dies import (
     DIE,
@@ -155,9 +155,16 @@ class Declarations:
             (self._types.of(one) for one in origins if "DW_AT_type" in one.attributes), None
         )
         types = [self._type(one) for one in whole]
-        places = self._convention.place(
-            [passed(one) for one in types], passed(result) if result else None
+        variadic = any(
+            child.tag == "DW_TAG_unspecified_parameters"
+            for one in origins
+            for child in children(one)
         )
+        convention = self._convention
+        place_all = convention.place
+        if variadic and isinstance(convention, OwnVariadic):
+            place_all = convention.place_variadic
+        places = place_all([passed(one) for one in types], passed(result) if result else None)
         external = any("DW_AT_external" in one.attributes for one in origins)
         out = []
         for one, type_, place in zip(whole, types, places, strict=True):
@@ -165,11 +172,6 @@ class Declarations:
             name = next((text for x in origins_of(one) if (text := name_of(x))), "")
             implicit = "DW_AT_artificial" in one.attributes
             out.append(Parameter(name=name, type=type_, place=place, gone=gone, implicit=implicit))
-        variadic = any(
-            child.tag == "DW_TAG_unspecified_parameters"
-            for one in origins
-            for child in children(one)
-        )
         return Declaration(
             parameters=tuple(out),
             variadic=variadic,
@@ -209,7 +211,13 @@ class Declarations:
                 raise UnclearError
             return False
         held_at = _is_address(first_held, registers)
-        if held_at is not None and held_at != place.address and type_.kind is Kind.COMPOSITE:
+        copied = self._convention.copies and place.address and first_held[0] == FBREG
+        if (
+            held_at is not None
+            and not copied
+            and held_at != place.address
+            and type_.kind is Kind.COMPOSITE
+        ):
             raise UnclearError
         values = [_entry_value(one) for _, one in located]
         at_entry = {one for one in values if one is not None}
@@ -218,7 +226,8 @@ class Declarations:
         if not at_entry and REG0 <= first_held[0] <= REG31 and (early or not external):
             at_entry = {first_held[0] - REG0}
         at_entry &= set(registers)
-        if at_entry and (first < 0 or registers[first] not in at_entry):
+        held_in = registers[first] if 0 <= first < len(registers) else -1
+        if at_entry and held_in not in at_entry:
             raise UnclearError
         return not at_entry and first_held[0] in LITERALS
 
@@ -254,7 +263,9 @@ def _is_address(expression: bytes, registers: Sequence[int]) -> bool | None:
     """Return whether a location is what a pointer points to; None if it does not tell."""
     first = expression[0]
     if first == FBREG or REG0 <= first <= REG31:
-        return expression[-1] == DEREF and first == FBREG
+        # The byte before it ends the offset, an SLEB128, of which it may be the last one itself.
+        ended = len(expression) > 2 and expression[-2] < 0x80
+        return first == FBREG and ended and expression[-1] == DEREF
     return True if first - BREG0 in registers and len(expression) == 2 else None
 
 

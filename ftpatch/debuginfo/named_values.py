@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import AbstractContextManager
+from dataclasses import replace
 from functools import cached_property
 from itertools import zip_longest
 
@@ -165,16 +166,21 @@ class NamedValues:
             if self._locations.registers_in(self._locations.parsed(die)) and self._stays(die):
                 return self._locations.told(die) or self._gone()
             return self._copied(die) or self._stacked(self._declared, name)
+        if passing.stack != LOST:
+            held = self._on_stack(passing.stack + self._registers.behind)
+            return held.pointed() if passing.address else held
         if passing.address and passing.words[0] != LOST:
             return self._held(self._names(passing, self._general)).pointed()
         if {*passing.words, *passing.vectors} <= {LOST}:
             return self._beyond(die, name, passing)
-        return self._held(self._names(passing, self._general))
+        return self._held(self._names(passing, self._general), size_of(stripped(die)))
 
-    def _held(self, names: Sequence[str | None]) -> InRegisters:
+    def _held(self, names: Sequence[str | None], size: int = 0) -> InRegisters:
+        """A value of so many bytes in registers, 0: as many as they have."""
         known = self._locations.registers
         widths = [known.width(name) for name in names if name]
-        return InRegisters(names=names, width=min(widths, default=known.word))
+        width = min(widths, default=known.word)
+        return InRegisters(names=names, width=width, big=self._registers.order.big, size=size)
 
     def _copied(self, die: DIE) -> Place | None:
         """Where a parameter is by the prologue, which copies all of it into the frame: functions
@@ -224,9 +230,8 @@ class NamedValues:
         for one in self._declared.parameters:
             place = one.place
             kept = [word for word in place.words if word != LOST]
-            narrow = one.type.size <= self._registers.word and (
-                len(place.words) == 1 or place.address
-            )
+            fits = one.type.size <= self._registers.word and len(place.words) == 1
+            narrow = place.address or fits
             if one.name == name:
                 break
             if kept:
@@ -240,10 +245,13 @@ class NamedValues:
         held: Place
         if passing.missing == "stack":
             held = self._on_stack(stack + self._registers.behind)
+            if self._registers.order.big and not passing.address:  # at the word's right end
+                held = replace(held, offset=held.offset + self._registers.word - one.type.size)
         else:
+            register = register if passing.register == LOST else passing.register
             numbers, number = self._registers.numbers, self._registers.arguments[register]
             known = self._locations.registers.names
-            held = self._held([one for one in known if numbers.get(one) == number])
+            held = self._held([one for one in known if numbers.get(one) == number], one.type.size)
         return held.pointed() if passing.address else held
 
     def _is_static(self, die: DIE) -> bool:
@@ -320,7 +328,7 @@ class NamedValues:
         names = self._names(place, results)
         if place.missing == "float" and not any(names):
             raise NoValueError(SPLIT)
-        return self._held(names)
+        return self._held(names, asked.size)
 
 
 def _nth(names: Sequence[str], number: int) -> str | None:

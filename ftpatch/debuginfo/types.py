@@ -68,12 +68,14 @@ class Member:
 @dataclass(frozen=True, kw_only=True)
 class Type:
     """A type of ``size`` bytes, without its typedefs and qualifiers. ``names``: enumerators by
-    value; ``members``: a composite's, an array's elements, a complex number's parts."""
+    value; ``members``: a composite's, an array's elements, a complex number's parts; ``union``:
+    these share their place."""
 
     kind: Kind
     size: int
     names: Mapping[int, str] = field(default_factory=dict)
     members: tuple[Member, ...] = ()
+    union: bool = False
     by_reference: bool = False
 
     @cached_property
@@ -87,8 +89,24 @@ def passed(one: Type) -> Passed:
     composite = one.kind is Kind.COMPOSITE
     scalars = tuple(_scalars(one, 0)) if one.size <= MAX_SIZE else ()
     return Passed(
-        size=one.size, scalars=scalars, composite=composite, by_reference=one.by_reference
+        size=one.size,
+        scalars=scalars,
+        composite=composite,
+        union=_has_union(one),
+        by_reference=one.by_reference,
+        widest=_widest(one),
     )
+
+
+def _widest(one: Type) -> int:
+    """The size of the widest scalar in a type; of bit fields that of what they are declared as."""
+    if one.kind in (Kind.COMPOSITE, Kind.ARRAY, Kind.COMPLEX):
+        return max((_widest(member.type) for member in one.members), default=0)
+    return one.size
+
+
+def _has_union(one: Type) -> bool:
+    return one.union or any(_has_union(member.type) for member in one.members)
 
 
 def _scalars(one: Type, at: int) -> Iterator[Scalar]:
@@ -174,7 +192,11 @@ class Types:
         if how != BY_REFERENCE and size <= MAX_SIZE:
             members = tuple(self._members(die, depth))
         return Type(
-            kind=Kind.COMPOSITE, size=size, members=members, by_reference=how == BY_REFERENCE
+            kind=Kind.COMPOSITE,
+            size=size,
+            members=members,
+            union=die.tag == "DW_TAG_union_type",
+            by_reference=how == BY_REFERENCE,
         )
 
     def _members(self, die: DIE, depth: int) -> Iterator[Member]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
@@ -14,9 +14,11 @@ from ftpatch.arch.frame_registers import FrameRegisters
 from ftpatch.arch.registers import registers_of
 from ftpatch.debuginfo.debug_info import DebugInfo
 from ftpatch.debuginfo.dies import DIE
+from ftpatch.debuginfo.value_parts import size_of, stripped
 from ftpatch.debuginfo.value_places import (
     Constant,
     InMemory,
+    InRegisters,
     Machine,
     NoValueError,
     Place,
@@ -77,12 +79,21 @@ class Locations:
         context = self._context(
             self.registers.known, lambda index: int(self.info.dwarf.get_addr(unit, index))
         )
-        return place_of(self._parsed(found[0], unit), context, entry=self.at.entry)
+        place = place_of(self._parsed(found[0], unit), context, entry=self.at.entry)
+        if isinstance(place, InRegisters):
+            return replace(place, size=size_of(stripped(die)))
+        return place
 
     def _context(self, names: Mapping[int, str], address: Callable[[int], int]) -> Machine:
         known = self.registers
         return Machine(
-            names=names, width=known.width, frame=self._framed, address=address, word=known.word
+            names=names,
+            width=known.width,
+            frame=self._framed,
+            address=address,
+            word=known.word,
+            order=self.functions.image.elf.order,
+            whole=known.whole,
         )
 
     @staticmethod
@@ -162,9 +173,10 @@ class Locations:
                 laid = self.registers.laid if name == names[self.registers.frame] else None
                 below = -1 if laid is None else laid
                 name, above = self._cfa()
-            if below >= 0 and offset - below < 0 and self._spills is not None:
+            least = self.registers.word * registers_of(self.functions.arch).room
+            if below >= 0 and offset - below < least and self._spills is not None:
                 return self._stored(offset - below + above)
-            if below < 0 or offset - below < 0:
+            if below < 0 or offset - below < least:
                 raise NoValueError("is not yet stored there", "probe the function's first line")
         elif base != "DW_OP_call_frame_cfa" and self._is_gone(name):
             raise NoValueError("is in a frame that is not there any more")
@@ -186,7 +198,7 @@ class Locations:
         parts = {at - offset: what for at, what in held.items() if 0 <= at - offset < MAX_STORED}
         if not parts:
             raise NoValueError("is not yet stored there", "probe the function's first line")
-        return Scattered(parts=parts, width=word)
+        return Scattered(parts=parts, width=word, big=self.functions.image.elf.order.big)
 
     @cached_property
     def _spills(self) -> Spills | None:
@@ -198,7 +210,7 @@ class Locations:
         if found is None or cfi is None:
             return None
         name = self.registers.names[self.registers.stack]
-        depth = self.registers.word * registers_of(self.functions.arch).behind - found.bases[name]
+        depth = self.registers.word * registers_of(self.functions.arch).pushed - found.bases[name]
         rows = [row.cfa for row in cfi.rows] or [cfi.cfa]
         laid = [offset for register, offset in rows if register == self.registers.stack]
         return found if max(laid, default=depth) <= depth else None
@@ -221,8 +233,8 @@ class Locations:
         """The register that the CFA counts from, and its distance."""
         at, names = self.at, self.registers.names
         if at.entry:
-            behind = registers_of(self.functions.arch).behind
-            return names[self.registers.stack], self.registers.word * behind
+            pushed = registers_of(self.functions.arch).pushed
+            return names[self.registers.stack], self.registers.word * pushed
         register, offset = saved_at(self._cfi, at.address)[0] if self._cfi else NO_CFA
         if not 0 <= register < len(names):
             raise NoValueError("is in a frame without unwind information")

@@ -7,6 +7,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
+from ftpatch.core.byte_order import LITTLE, ByteOrder
+
 __all__ = [
     "Constant",
     "InMemory",
@@ -59,11 +61,14 @@ class Word:
 @dataclass(frozen=True, kw_only=True)
 class InRegisters:
     """A value in registers, ``width`` bytes in each; None for a part that is in none that probes
-    save. ``offset``: where in it a part begins."""
+    save. ``offset``: where in it a part begins. ``big``: its first byte is the highest one, and its
+    last one the lowest of a register; ``size`` of the whole value then, 0: that of a register."""
 
     names: Sequence[str | None]
     width: int
     offset: int = 0
+    big: bool = False
+    size: int = 0
 
     def part(self, offset: int) -> InRegisters:
         """A part that begins ``offset`` bytes further."""
@@ -72,6 +77,10 @@ class InRegisters:
     def word(self, size: int) -> Word:
         """Read ``size`` bytes of it. Raises NoValueError."""
         number, rest = divmod(self.offset, self.width)
+        if self.big:
+            end = self.offset + size
+            rest = 0 if end == (self.size or self.width) else end % self.width
+            rest = rest or self.offset // self.width != (end - 1) // self.width
         name, upper = (
             [*self.names[number : number + 2], None, None][:2] if number >= 0 else [None] * 2
         )
@@ -148,11 +157,12 @@ class Constant:
 class Scattered:
     """A value of which each part is elsewhere. ``parts``: how many bytes of it from an offset on
     are the low ones of a word; ``width``: bytes of an address; ``offset``: where in it a part
-    begins."""
+    begins. ``big``: the first byte of each is its highest one."""
 
     parts: Mapping[int, tuple[int, Word]]
     width: int
     offset: int = 0
+    big: bool = False
 
     def part(self, offset: int) -> Scattered:
         """A part that begins ``offset`` bytes further."""
@@ -162,10 +172,15 @@ class Scattered:
         """Read ``size`` bytes of it. Raises NoValueError."""
         at = self.offset
         held, word = self.parts.get(at, (0, None))
-        if word is not None and size <= held:
+        if word is not None and (size == held if self.big else size <= held):
             return word
         second = self.parts.get(at + held, (0, None))
-        if word is not None and held == self.width == second[0] and size == 2 * held:
+        if (
+            word is not None
+            and not self.big
+            and held == self.width == second[0]
+            and size == 2 * held
+        ):
             whole = _joint(word, second[1], held)
             if whole is not None:
                 return whole
@@ -212,17 +227,20 @@ def _joint(lower: Word, upper: Word | None, size: int) -> Word | None:
 class Machine:
     """The machine that locations refer to: ``names`` of registers by DWARF number, the ``width`` of
     a value in one and of an address, ``word`` (bytes), what is so many bytes from the ``frame``'s
-    base, an ``address`` by its index."""
+    base, an ``address`` by its index; ``whole``: registers by their lower and their upper half; the
+    ``order`` of the bytes of a word."""
 
     names: Mapping[int, str]
     width: Callable[[str], int]
     frame: Callable[[int], Place]
     address: Callable[[int], int]
     word: int
+    whole: Mapping[tuple[str, str], str]
+    order: ByteOrder = LITTLE
 
     def held(self, name: str) -> InRegisters:
         """A value in a register."""
-        return InRegisters(names=[name], width=self.width(name))
+        return InRegisters(names=[name], width=self.width(name), big=self.order.big)
 
 
 def place_of(operations: Sequence[Any], context: Machine, *, entry: bool) -> Place:
@@ -249,7 +267,8 @@ def place_of(operations: Sequence[Any], context: Machine, *, entry: bool) -> Pla
     elif words[0] == "DW_OP_fbreg":
         at = context.frame(first.args[0])
     elif words[0].startswith("DW_OP_breg") and (narrow := _narrowed(operations, entry=entry)):
-        return Scattered(parts={0: (narrow, _based(first, names).start)}, width=context.word)
+        parts = {0: (narrow, _based(first, names).start)}
+        return Scattered(parts=parts, width=context.word, big=context.order.big)
     elif words[0].startswith("DW_OP_breg"):
         at = _based(first, names)
     elif words[0] in ("DW_OP_addr", "DW_OP_addrx", "DW_OP_GNU_addr_index"):
@@ -258,7 +277,7 @@ def place_of(operations: Sequence[Any], context: Machine, *, entry: bool) -> Pla
     elif words[1:] == ["DW_OP_stack_value"] and (pushed := _constant(first)) is not None:
         return Constant(value=pushed)
     elif words == ["DW_OP_implicit_value"] and len(first.args[0]) <= MAX_CONSTANT:  # a float
-        return Constant(value=int.from_bytes(bytes(first.args[0]), "little"))
+        return Constant(value=context.order.integer(bytes(first.args[0])))
     else:
         raise _unknown(words)
     for one in rest[: len(rest) - is_value]:
@@ -294,7 +313,20 @@ def _pieces(operations: Sequence[Any], context: Machine) -> Scattered:
         at, before = at + size, []
     if len(parts) > MAX_PIECES or not parts:
         raise NoValueError("is split up there" if parts else "is in no register that probes read")
-    return Scattered(parts=parts, width=context.word)
+    joined = _joined(parts, context)
+    return Scattered(parts=joined, width=context.word, big=context.order.big)
+
+
+def _joined(parts: dict[int, tuple[int, Word]], context: Machine) -> dict[int, tuple[int, Word]]:
+    """The pieces, with those that are the halves of one register together."""
+    out = dict(parts)
+    for at, (size, word) in parts.items():
+        behind = out.get(at + size)
+        name = behind and context.whole.get((str(word.start), str(behind[1].start)))
+        if behind and name and not word.reads and not behind[1].reads:
+            out[at] = size + behind[0], Word(start=name)
+            del out[at + size]
+    return out
 
 
 def _piece(operations: Sequence[Any], context: Machine, size: int) -> Word | None:

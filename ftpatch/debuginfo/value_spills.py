@@ -108,7 +108,7 @@ def read_spills(functions: Functions, registers: Registers, start: int, end: int
     """Read the stores between a function's first instruction and the end of its prologue (link
     addresses); None if that cannot be told, as on architectures whose stack has no return
     addresses."""
-    if not registers.behind or not 0 < end - start <= MAX_PROLOGUE:
+    if not registers.pushed or not 0 < end - start <= MAX_PROLOGUE:
         return None
     from ftpatch.arch.disassemble import engine
 

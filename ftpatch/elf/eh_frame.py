@@ -10,14 +10,25 @@ its advances. Linux Standard Base, "Exception Frames"; DWARF 5, section 6.4.2 an
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.elf.elf_file import Elf
 
-__all__ = ["Cfi", "Entry", "Row", "frame_of", "packed", "pointed_at", "saved_at", "size_of_fde"]
+__all__ = [
+    "Cfi",
+    "Entry",
+    "Row",
+    "frame_of",
+    "moved_at",
+    "packed",
+    "pointed_at",
+    "saved_at",
+    "saved_by",
+    "size_of_fde",
+]
 
 OPERANDS = {
     0x00: "",
@@ -54,7 +65,8 @@ ADVANCE, OFFSET, RESTORE = 0x40, 0x80, 0xC0
 """Instructions in the upper two bits."""
 SET_LOC, REMEMBER, RESTORE_STATE, DEF_CFA, DEF_CFA_REGISTER, DEF_CFA_OFFSET = 1, 10, 11, 12, 13, 14
 ADVANCES = {2: 1, 3: 2, 4: 4}
-OFFSET_EXTENDED, UNDEFINED, EXPRESSION, VAL_EXPRESSION = 5, 7, 16, 22
+OFFSET_EXTENDED, RESTORE_EXTENDED, UNDEFINED, EXPRESSION, VAL_EXPRESSION = 5, 6, 7, 16, 22
+OFFSET_EXTENDED_SF, SAME_VALUE, REGISTER = 17, 8, 9
 CFA_EXPRESSION = 15
 BREG, BREGS, DEREF = 0x70, 32, 0x06
 """DW_OP_breg0, how many there are, and DW_OP_deref."""
@@ -77,12 +89,13 @@ class Row:
 class Cfi:
     """Unwind information of one function: ``head`` is its CIE's alignments and return address as
     encoded there, ``initial`` its CIE's instructions, ``cfa`` what they define; ``rows`` are its
-    FDE's."""
+    FDE's; ``order``: the file's."""
 
     head: bytes
     initial: bytes
     cfa: tuple[int, int]
     rows: Sequence[Row]
+    order: ByteOrder = LITTLE
 
 
 @dataclass(frozen=True)
@@ -100,7 +113,7 @@ def frame_of(elf: Elf, frame: int) -> Cfi | None:
     """Parse the FDE at link address ``frame``; None for an unknown form."""
     try:
         return _read(elf, frame)
-    except (IndexError, KeyError, struct.error):
+    except (IndexError, KeyError):
         return None
 
 
@@ -111,27 +124,28 @@ def _read(elf: Elf, frame: int) -> Cfi | None:
     cie = _bytes(elf, frame + 4 - pointer)
     identity, version = order.integer(cie[4:8]), cie[8]
     text, _, rest = cie[9:].partition(b"\0")
-    if identity or version != 1 or not text.startswith(b"z") or b"S" in text:
+    if identity or version not in (1, 3) or not text.startswith(b"z") or b"S" in text:
         return None
     at = len(cie) - len(rest)
-    after = _skip(cie, _skip(cie, at, "u"), "u") + 1  # the return address is one byte in version 1
+    after = _skip(cie, _skip(cie, at, "u"), "u")
+    after = after + 1 if version == 1 else _skip(cie, after, "u")  # the return address's column
     head = cie[at:after]
     after, size = _uleb(cie, after)
     initial = cie[after + size :]
-    rows = list(_rows(initial, 0, NO_CFA, 1))
+    rows = list(_rows(initial, 0, NO_CFA, 1, order))
     cfa = rows[-1].cfa if rows else NO_CFA
     _, alignment = _uleb(head, 0)
     at, size = _uleb(fde, 16)
-    body = list(_rows(fde[at + size :], frame + 8 + start, cfa, alignment))
+    body = list(_rows(fde[at + size :], frame + 8 + start, cfa, alignment, order))
     kept = b"".join(row.code for row in rows)
-    return Cfi(head, kept, cfa, body)
+    return Cfi(head, kept, cfa, body, order)
 
 
 def saved_at(cfi: Cfi, address: int) -> tuple[tuple[int, int], dict[int, int | None]]:
     """The CFA at a link address, as in Row, and where each register of the caller is saved, by
     number: bytes from the CFA on, None where it is nowhere, or not at such a place."""
     _, alignment = _sleb(cfi.head, _skip(cfi.head, 0, "u"))
-    first = list(_rows(cfi.initial, 0, NO_CFA, 1))
+    first = list(_rows(cfi.initial, 0, NO_CFA, 1, cfi.order))
     cfa, initial = cfi.cfa, dict[int, int | None]()
     saved, kept = initial, list[dict[int, int | None]]()
     for number, row in enumerate([*first, *cfi.rows]):
@@ -150,6 +164,13 @@ def saved_at(cfi: Cfi, address: int) -> tuple[tuple[int, int], dict[int, int | N
         elif op == OFFSET_EXTENDED:
             at, register = _uleb(code, 1)
             saved[register] = _uleb(code, at)[1] * alignment
+        elif op == OFFSET_EXTENDED_SF:
+            at, register = _uleb(code, 1)
+            saved[register] = _sleb(code, at)[1] * alignment
+        elif op == RESTORE_EXTENDED:
+            register = _uleb(code, 1)[1]
+            saved.pop(register, None)
+            saved |= {key: at for key, at in initial.items() if key == register}
         elif op in (UNDEFINED, EXPRESSION, VAL_EXPRESSION):
             saved[_uleb(code, 1)[1]] = None
         elif op == REMEMBER:
@@ -157,6 +178,40 @@ def saved_at(cfi: Cfi, address: int) -> tuple[tuple[int, int], dict[int, int | N
         elif op == RESTORE_STATE:
             saved = kept.pop()
     return cfa, saved
+
+
+def saved_by(code: bytes) -> int | None:
+    """The number of the register that a row's instruction tells the place of, from the CFA; None if
+    it is another one."""
+    if code[0] & 0xC0 == OFFSET:
+        return code[0] & 0x3F
+    return _uleb(code, 1)[1] if code[0] in (OFFSET_EXTENDED, OFFSET_EXTENDED_SF) else None
+
+
+def _until(cfi: Cfi, address: int) -> Iterator[tuple[int, bytes]]:
+    """What a function's own rows say up to a link address: opcodes, and the whole of them."""
+    for row in cfi.rows:
+        if row.at > address:
+            return
+        yield row.code[0], row.code
+
+
+def moved_at(cfi: Cfi, address: int) -> dict[int, int]:
+    """The registers that other registers hold at a link address, by number."""
+    moved, kept = dict[int, int](), list[dict[int, int]]()
+    for op, code in _until(cfi, address):
+        if op == REGISTER:
+            at, register = _uleb(code, 1)
+            moved[register] = _uleb(code, at)[1]
+        elif op == REMEMBER:
+            kept.append(dict(moved))
+        elif op == RESTORE_STATE:
+            moved = kept.pop()
+        elif op & 0xC0 in (OFFSET, RESTORE):
+            moved.pop(op & 0x3F, None)
+        elif op in (RESTORE_EXTENDED, SAME_VALUE, OFFSET_EXTENDED, OFFSET_EXTENDED_SF):
+            moved.pop(_uleb(code, 1)[1], None)
+    return moved
 
 
 def pointed_at(cfi: Cfi, address: int) -> tuple[tuple[int, int] | None, dict[int, tuple[int, int]]]:
@@ -168,10 +223,7 @@ def pointed_at(cfi: Cfi, address: int) -> tuple[tuple[int, int] | None, dict[int
     """
     cfa: tuple[int, int] | None = None
     saved, kept = dict[int, tuple[int, int]](), list[Any]()
-    for row in cfi.rows:
-        if row.at > address:
-            break
-        op, code = row.code[0], row.code
+    for op, code in _until(cfi, address):
         if op == CFA_EXPRESSION:
             at, size = _uleb(code, 1)
             *place, last = code[at : at + size] or b"\0"
@@ -217,7 +269,9 @@ def _bytes(elf: Elf, address: int) -> bytes:
     return elf.data[offset : offset + 4 + length].tobytes()
 
 
-def _rows(code: bytes, at: int, cfa: tuple[int, int], alignment: int) -> Iterator[Row]:
+def _rows(
+    code: bytes, at: int, cfa: tuple[int, int], alignment: int, order: ByteOrder
+) -> Iterator[Row]:
     """Yield instructions, except advances and nops."""
     place, saved = 0, list[tuple[int, int]]()
     while place < len(code):
@@ -231,7 +285,7 @@ def _rows(code: bytes, at: int, cfa: tuple[int, int], alignment: int) -> Iterato
         if high == ADVANCE:
             at += (op & 0x3F) * alignment
         elif op in ADVANCES:
-            at += int.from_bytes(held[1:], "little") * alignment
+            at += order.integer(held[1:]) * alignment
         elif op == SET_LOC:
             raise KeyError(op)
         elif op:
@@ -293,19 +347,22 @@ def packed(entries: Sequence[Entry], address: int) -> tuple[bytes, list[tuple[in
         cie = address + len(out)
         first = _skip(entry.cfi.head, 0, "u")  # offsets here are in bytes on every architecture
         body = b"\1zR\0" + b"\1" + entry.cfi.head[first:] + b"\1\x1b" + entry.cfi.initial
-        out += _entry(struct.pack("<I", 0) + body)
+        order = entry.cfi.order
+        out += _entry(order.packed(0, 4) + body, order)
         at = address + len(out)
         rows.append((entry.start, at))
         code, reached = b"\0", 0
         for distance, held in entry.instructions:
             if distance > reached:
-                code += struct.pack("<BI", 4, distance - reached)
+                code += b"\4" + order.packed(distance - reached, 4)
                 reached = distance
             code += held
-        out += _entry(struct.pack("<Iii", at + 4 - cie, entry.start - (at + 8), entry.size) + code)
+        start = (entry.start - (at + 8)) % (1 << 32)
+        words = (at + 4 - cie, start, entry.size)
+        out += _entry(b"".join(order.packed(word, 4) for word in words) + code, order)
     return bytes(out), rows
 
 
-def _entry(body: bytes) -> bytes:
+def _entry(body: bytes, order: ByteOrder) -> bytes:
     body += bytes(-(len(body) + 4) % 8)  # DW_CFA_nop
-    return struct.pack("<I", len(body)) + body
+    return order.packed(len(body), 4) + body

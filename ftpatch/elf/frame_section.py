@@ -47,7 +47,7 @@ def _is_pcrel(cie: bytes) -> bool:
     at += 2  # the return address, and the length of the augmentation data
     for letter in text[1:].decode("latin-1"):
         if letter == "R":
-            return cie[8:9] == b"\1" and rest[at : at + 1] == b"\x1b"
+            return cie[8:9] in (b"\1", b"\3") and rest[at : at + 1] == b"\x1b"
         if letter == "P" and rest[at : at + 1]:
             at += WIDTHS.get(rest[at] & 0xF, len(rest))
         at += letter in "PL"

@@ -73,6 +73,7 @@ class Segment:
     PT_NOTE = 4
     PT_PHDR = 6
     PT_GNU_EH_FRAME = 0x6474E550
+    PT_ARM_EXIDX = 0x70000001
     PF_X = 1
     PF_W = 2
     PF_R = 4

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from typing import Literal, NamedTuple
 
-from ftpatch.arch import architectures
+from ftpatch.arch import arch_named, architectures, name_of_machine
 
 __all__ = ["Known", "elf_words", "supported", "what_is"]
 
@@ -142,25 +142,46 @@ def what_is(data: memoryview) -> Known | None:
     if data[:2].tobytes() == b"MZ":
         return _windows(data)
     if data[:4].tobytes() == ELF and len(data) >= 20:
-        return Known(elf_words(data), supported())
+        return Known(elf_words(data), supported(data))
     return None
 
 
-def supported() -> str:
-    """Advice for a file of an unsupported architecture."""
+def supported(data: memoryview | None = None) -> str:
+    """Advice for a file of an unsupported architecture. For an ELF file that differs from what is
+    supported in its word size or byte order alone: in which they are."""
+    if data is not None and data[:4].tobytes() == ELF:
+        number = _numbers(data)[1]
+        if name := name_of_machine(number):
+            big = arch_named(name).order.big
+            words = _sort(arch_named(name).elf_class, big=big, little=not big)
+            return f"of {MACHINES.get(number, name)}, {words} ones are supported ({name})"
     *first, last = sorted(arch.name for arch in architectures().values())
     return f"supported: ELF files of {', '.join(first)} and {last}"
 
 
 def elf_words(data: memoryview) -> str:
     """``a 64-bit big-endian PowerPC64 ELF file``; needs at least its first 20 bytes."""
-    order: Literal["big", "little"] = "big" if data[5] == 2 else "little"
-    kind, number = (int.from_bytes(data[at : at + 2], order) for at in (16, 18))
-    bits = {1: "32-bit ", 2: "64-bit "}.get(data[4], "")
-    ends = "big-endian " if order == "big" else ""
+    kind, number = _numbers(data)
+    bits = {1: 32, 2: 64}.get(data[4], 0)
     machine = MACHINES.get(number, f"machine {number}")
     what = {1: "object", 4: "core dump"}.get(kind, "ELF file")
-    return f"a {bits}{ends}{machine} {what}"
+    name = name_of_machine(number)
+    little = bool(name) and data[5] == 1 and arch_named(name).order.big  # else it goes without
+    sort = _sort(bits, big=data[5] == 2, little=little)
+    return f"a {sort} {machine} {what}" if sort else f"a {machine} {what}"
+
+
+def _sort(bits: int, *, big: bool, little: bool = False) -> str:
+    """``32-bit big-endian``, as far as it is known; ``little`` says so."""
+    order = "big-endian" if big else "little-endian" * little
+    return " ".join(filter(None, (f"{bits}-bit" if bits else "", order)))
+
+
+def _numbers(data: memoryview) -> tuple[int, int]:
+    """e_type and e_machine."""
+    order: Literal["big", "little"] = "big" if data[5] == 2 else "little"
+    kind, machine = (int.from_bytes(data[at : at + 2], order) for at in (16, 18))
+    return kind, machine
 
 
 def _script(head: bytes) -> Known:

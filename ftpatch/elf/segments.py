@@ -30,6 +30,7 @@ _ROW = {
     4: np.dtype([(n, "<u4") for n in _COLUMNS[4]]),
 }
 _FIELD = {"e_entry": {8: (24, 8), 4: (24, 4)}, "e_phoff": {8: (32, 8), 4: (28, 4)}}
+_FIELD["e_flags"] = {8: (48, 4), 4: (36, 4)}
 _FIELD["e_phentsize"] = {8: (54, 2), 4: (42, 2)}
 _FIELD["e_phnum"] = {8: (56, 2), 4: (44, 2)}
 _FIELD["e_shstrndx"] = {8: (62, 2), 4: (50, 2)}
@@ -56,7 +57,8 @@ class ProgramHeaders:
         if header_field(elf, "e_phentsize") != kind.itemsize or not 0 < count <= MAX_HEADERS:
             raise InputError(elf.path, "its program headers do not have the ABI's size")
         held = elf.contents(header_field(elf, "e_phoff"), count * kind.itemsize, "program headers")
-        self.rows: NDArray[np.void] = np.frombuffer(held.tobytes(), kind).copy()
+        self.before: NDArray[np.void] = np.frombuffer(held.tobytes(), kind)
+        self.rows = self.before.copy()
 
     @property
     def loads(self) -> NDArray[np.void]:
@@ -84,6 +86,16 @@ class ProgramHeaders:
         for name in ("filesz", "memsz"):
             self.rows[name][own] = self.rows.nbytes
         return self.rows.tobytes()
+
+    def in_place(self) -> Changes:
+        """Change the table where it is: it has as many rows as before."""
+        size = self.rows.dtype.itemsize
+        old, new = (
+            np.frombuffer(rows.tobytes(), np.uint8).reshape(-1, size)
+            for rows in (self.before, self.rows)
+        )
+        place = header_field(self.elf, "e_phoff") + np.arange(len(old), dtype=np.int64) * size
+        return Changes.of(Kind.HEADER, place, old, new, NO_OWNER).effective()
 
     def changes(self, offset: int, entry: int | None) -> Changes:
         """Change the ELF header for a table at ``offset``, and the entry point to ``entry``."""

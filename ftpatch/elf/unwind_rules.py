@@ -4,13 +4,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.elf.eh_frame import frame_of, pointed_at, saved_at, size_of_fde
+from ftpatch.elf.eh_frame import frame_of, moved_at, pointed_at, saved_at, size_of_fde
 from ftpatch.elf.eh_frame_hdr import read_table
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.frame_section import frames_in_section
@@ -26,12 +26,13 @@ MAX_ADDRESS = (1 << 63) - 1
 @dataclass(frozen=True)
 class Rules:
     """The CFA, and where registers are saved, as ``saved_at`` has them; ``pointer`` and ``pointed``
-    as ``pointed_at`` has these."""
+    as ``pointed_at`` has these, and ``moved`` as ``moved_at``."""
 
     cfa: tuple[int, int]
     saved: Mapping[int, int | None]
     pointer: tuple[int, int] | None
     pointed: Mapping[int, tuple[int, int]]
+    moved: Mapping[int, int] = field(default_factory=dict)
 
 
 class UnwindRules:
@@ -58,7 +59,7 @@ class UnwindRules:
             cfi = frame_of(self._elf, frame)
             if cfi is None or address >= start + size_of_fde(self._elf, frame):
                 return None
-            return Rules(*saved_at(cfi, address), *pointed_at(cfi, address))
+            return Rules(*saved_at(cfi, address), *pointed_at(cfi, address), moved_at(cfi, address))
         except (InputError, IndexError, KeyError, ValueError):
             return None
 

@@ -29,12 +29,14 @@ NAME = re.compile(r"[A-Za-z_.$][\w.$@]{0,1023}", re.ASCII)
 class Callee:
     """``addr`` is its virtual address, ``name`` what the command called it, ``row`` its row in the
     symbol table, -1 where it has none. ``undefined``: the file names it for ftpatch's sake only,
-    and another one must define it."""
+    and another one must define it. ``reads_ops``: with CALL_OPS it follows the site's literal, as
+    ftrace_caller does."""
 
     addr: int
     name: str = ""
     row: int = -1
     undefined: bool = False
+    reads_ops: bool = True
 
 
 def resolve_target(sites: Sites, text: str | None) -> Callee:

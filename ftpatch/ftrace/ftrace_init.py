@@ -122,7 +122,7 @@ def predict(sites: Sites) -> FtraceInit:
         actual_or=abi.chosen if second else (),
         signed=signed_bytes(image, arch) if arch.says_expected else False,
     )
-    bug = _of_module(sites, bug) if image.is_relocatable else bug
+    bug = _of_module(sites, bug, second=second) if image.is_relocatable else bug
     return FtraceInit(
         entries=entries, bug=bug, module=image.is_relocatable, compares=_compares(sites)
     )
@@ -165,20 +165,22 @@ def _compares(sites: Sites) -> str:
     return f"a call of {next(named, hex(sites.abi.mcount))}"
 
 
-def _of_module(sites: Sites, bug: FtraceBug) -> FtraceBug:
+def _of_module(sites: Sites, bug: FtraceBug, *, second: bool) -> FtraceBug:
     """Mask the parts of a module's address and calls that are unknown before it is loaded. (The
-    kernel prints a bare address, since it does not know the module's symbols yet.)"""
+    kernel prints a bare address, since it does not know the module's symbols yet.) The trampoline
+    that the first record of a site got is unknown to the ``second`` as well."""
     inside = (s for s in sites.image.elf.sections if 0 <= bug.ip - s.address < s.size)
     section = next((s for s in inside if s.address), None)
     where = f"{section.name}+{bug.ip - section.address:#x}" if section else hex(bug.ip)
 
     field = sites.arch.call_field, sites.arch.call_field + 4
     relocated = call_rows(sites.image, sites.arch, addresses(bug.ip))[0] >= 0
+    led = second and bool(sites.arch.trampoline)
     return replace(
         bug,
         where=where,
         module=sites.image.module_name,
-        actual_filled=field if relocated else (0, 0),
+        actual_filled=field if relocated or led else (0, 0),
         expected_filled=field,
     )
 

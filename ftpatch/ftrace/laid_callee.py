@@ -12,7 +12,6 @@ The sections are appended with their relocations; nothing that was in the file m
 
 from __future__ import annotations
 
-import struct
 from dataclasses import dataclass
 
 import numpy as np
@@ -126,10 +125,11 @@ def lay_callee(sites: Sites, laid: LaidCallee, headers: Headers) -> NDArray[np.i
 def _relocate(laid: LaidCallee, headers: Headers, name: int, code: int, data: int) -> None:
     """Add the relocations of the code, which is section ``code``; symbol ``data`` is the data's."""
     table = next(s for s in headers.elf.sections if s.type == Section.SHT_SYMTAB)
-    rows = b""
+    rows, order = b"", headers.elf.order
     for one in laid.references:
         symbol = data if one.symbol == DATA else one.symbol
-        rows += struct.pack("<QQq", one.at, symbol << 32 | laid.type, one.addend)
+        fields = one.at, symbol << 32 | laid.type, one.addend % (1 << 64)
+        rows += b"".join(order.packed(field, 8) for field in fields)
     headers.append(
         name,
         Section.SHT_RELA,

@@ -87,13 +87,16 @@ def plan_enable(
         mask = np.zeros(len(sites), bool)
     already = (sites.state == State.CALL) & (_final(sites) == addr)
     wanted = mask & ~already
-    into = np.uint64(addr) - (sites.ip - np.uint64(sites.lead))
+    code = addr & ~1 if instruction_set(sites.arch.name) else addr
+    into = np.uint64(code) - (sites.ip - np.uint64(sites.lead))
     inside = wanted & (into > 0) & (into < sites.width)
     if inside.any():
-        raise SiteRefused(sites.image.path, f"{addr:#x} is inside a site to be changed")
+        raise SiteRefused(sites.image.path, f"{code:#x} is inside a site to be changed")
     via, laid = np.full(len(sites), addr, np.uint64), Changes.concat([])
     if not sites.image.is_relocatable:  # else reaching it is up to the loader
-        stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
+        stub = None
+        if callee.reads_ops:
+            stub = lay_ops_stub(sites, wanted, addr, keep_records=keep_records)
         via, laid = stub or lay_veneers(sites, wanted, addr)
     new = sites.arch.make_call(sites.ip, via, sites.width, sites.abi)
     if (sites.state[wanted] == State.CALL).any():
@@ -119,7 +122,7 @@ def plan_laid(sites: Sites, mask: NDArray[np.bool_], laid: LaidCallee) -> Plan:
     """Plan calls of what is laid into a relocatable file for them, from the sites in ``mask``,
     bool[n]. Raises SiteRefused where that cannot be reached, or is there already, and InputError
     where the file has no room for it."""
-    far = mask & ~sites.arch.reachable(sites.ip, laid.addr)
+    far = mask & ~sites.arch.reachable(sites.branch, laid.addr)
     if far.any():
         reason = f"{far.sum()} sites are too far from the end of the file for a call"
         raise SiteRefused(sites.image.path, reason, "use a module without debug information")
@@ -184,6 +187,7 @@ def _plan(
     parts, tail = [laid], b""
     away, back, calls = _records(sites, mask, wanted, new, laid)
     away &= not keep_records
+    calls &= not (isinstance(callee, Callee) and not callee.reads_ops)
     if sites.image.is_relocatable:
         dropped = (sites.dropped | away) & ~back
         linked, tail = _link(sites, wanted, old, new, callee, dropped)
@@ -283,7 +287,7 @@ def _old(sites: Sites) -> U8:
         # only know that a branch and link goes there.
         far = [addr for addr in own.tolist() if addr]
         for addr in far:
-            known |= ~arch.reachable(sites.ip, np.full(len(sites), addr, np.uint64))
+            known |= ~arch.reachable(sites.branch, np.full(len(sites), addr, np.uint64))
         known |= np.isin(_final(sites), own)
     calls &= known
     old[calls] = arch.make_call(sites.ip, sites.addr, sites.width, abi)[calls]

@@ -14,6 +14,7 @@ from ftpatch.arch.contract import U8, U64
 from ftpatch.core.columns import among
 from ftpatch.core.journal import Block
 from ftpatch.elf.known_files import elf_words, supported
+from ftpatch.elf.segments import header_field
 from ftpatch.errors import InputError, NoTable
 from ftpatch.ftrace.abi import certain_abi, read_abi
 from ftpatch.ftrace.call_adjust import adjust
@@ -21,6 +22,7 @@ from ftpatch.ftrace.callees import CALLERS, Targets, read_targets
 from ftpatch.ftrace.find_kernel_table import find_kernel_table
 from ftpatch.ftrace.find_table import find_table
 from ftpatch.ftrace.function_entries import function_starts, prefixes
+from ftpatch.ftrace.null_records import skips_null
 from ftpatch.ftrace.site_code import read_code
 from ftpatch.ftrace.table import Span, Table, read_table, table_span
 from ftpatch.image import Image
@@ -79,6 +81,11 @@ class Sites:
     def lead(self) -> int:
         """Bytes of a site's code before its ip."""
         return self.arch.lead(self.abi)
+
+    @property
+    def branch(self) -> NDArray[np.uint64]:
+        """Addresses of the sites' branches, uint64[n], as Arch.reachable() takes them."""
+        return self.arch.branch_at(self.ip, self.width, self.abi)
 
 
 def read_sites(image: Image, *, named: bool = False, bare: bool = False) -> Sites:
@@ -160,7 +167,10 @@ def _arch_of(image: Image) -> Arch:
     arch = arch_of(skeleton.machine, skeleton.elf_class)
     if arch is None:
         reason = f"{elf_words(image.data.data)}, which is not supported"
-        raise InputError(image.path, reason, supported())
+        raise InputError(image.path, reason, supported(image.data.data))
+    if image.elf.has_header and (other := arch.other_abi(header_field(image.elf, "e_flags"))):
+        reason = f"{elf_words(image.data.data)} of {other}, which is not supported"
+        raise InputError(image.path, reason)
     return arch
 
 
@@ -206,7 +216,7 @@ def _prefixed(
     whether that is certain, bool[n]."""
     record = table.value[live]
     none, all_ = np.zeros(len(live), np.int64), np.ones(len(live), bool)
-    null_seen = bool((table.value[:1] == 0).any())
+    null_seen = skips_null(original, table.value)
     abi = certain_abi(original, arch, null_seen=null_seen)
     if abi is not None:
         return abi, none, all_

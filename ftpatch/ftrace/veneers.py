@@ -36,7 +36,7 @@ def lay_veneers(
     """
     via = np.full(len(sites), addr, np.uint64)
     aligned = sites.ip % np.uint64(sites.arch.align) == 0  # the others are for the verifier
-    far = mask & aligned & ~sites.arch.reachable(sites.ip, via)
+    far = mask & aligned & ~sites.arch.reachable(sites.branch, via)
     if not far.any():
         return via, Changes.concat([])
     need = f"a branch at {int(sites.ip[far][0]):#x} cannot reach {addr:#x}"
@@ -62,12 +62,12 @@ def lay_code(
     laid = [at for at in _laid_before(sites) if _holds(sites, at, code(at))]
     parts: list[Changes] = []
     while left.any():
-        ip = sites.ip[left]
-        known = [at for at in laid if arch.reachable(ip[:1], addresses(at))[0]]
+        ip, branch = sites.ip[left], sites.branch[left]
+        known = [at for at in laid if arch.reachable(branch[:1], addresses(at))[0]]
         if known:
             at = known[0]
         else:
-            reached = arch.reachable(np.full(len(places), ip[0]), places)
+            reached = arch.reachable(np.full(len(places), branch[0]), places)
             fits = [int(at) for at in places[reached] if code(int(at))]
             if not fits:
                 raise SiteRefused(
@@ -80,7 +80,7 @@ def lay_code(
             laid.append(at)
             parts.append(_lay(sites, at, code(at)))
             places = places[places != at]
-        reaches = left & arch.reachable(sites.ip, np.full(len(sites), at, np.uint64))
+        reaches = left & arch.reachable(sites.branch, np.full(len(sites), at, np.uint64))
         via[reaches] = at
         left &= ~reaches
     return via, Changes.concat(parts)

@@ -230,7 +230,7 @@ def _image(read: Elf) -> Image:
     arch = arch_of(read.skeleton.machine, read.skeleton.elf_class)
     if arch is not None and arch.order != read.order:
         reason = f"{elf_words(read.data.data)}, which is not supported"
-        raise InputError(read.path, reason, supported())
+        raise InputError(read.path, reason, supported(read.data.data))
     elf = lay_out(read)
     symbols = read_symbols(elf)
     container = next((one for one in elf_kinds() if one.recognises(elf, symbols)), None)

@@ -74,4 +74,5 @@ def gone_entry(image: Image) -> int:
 
 
 def _config(image: Image, at: int) -> dict[str, Any]:
-    return unpack("stub_config", image.data[at : at + SIZE].tobytes())
+    raw = image.data[at : at + SIZE].tobytes()
+    return unpack("stub_config", image.elf.order, raw)

@@ -65,27 +65,31 @@ def find_parts(path: Path | str, data: memoryview) -> Parts:
     """Find the parts by the addresses of them that the decompressor holds. Raises InputError."""
     words = BIG.unsigned(data[: min(len(data), BASE) // 8 * 8].tobytes(), 8)
     inside = (words > MAGIC_END) & (words <= len(data))
-    for last in _trailers(data):
-        filled = _filled(data, last)
-        for stream in np.unique(words[inside & (words % np.uint64(8) == 0)]).tolist():
-            if stream >= filled or kind_of(data[stream : stream + 16]) is None:
-                continue
-            held = inside & (np.arange(len(words)) < stream // 8)
-            # The last bytes of the size may be zeros.
-            for row in np.flatnonzero(held & (words >= filled) & (words < filled + SIZE)):
-                end = int(words[row])
-                if said_size(data, end) > BASE:
-                    listed = _relocations(data, stream, words[held], BASE + said_size(data, end))
-                    return Parts(*listed, stream, end, 8 * int(row), last)
+    last = _trailer(data)
+    filled = _filled(data, last)
+    # The last bytes of the size may be zeros.
+    row = np.flatnonzero(inside & (words >= filled) & (words < filled + SIZE))
+    ends = [(at, end) for at, end in zip(row.tolist(), words[row].tolist(), strict=True)
+            if said_size(data, end) > BASE]  # fmt: skip
+    streams = inside & (words % np.uint64(8) == 0) & (words < filled)
+    for stream in np.unique(words[streams]).tolist() if ends else ():
+        end_at, end = ends[0]
+        if 8 * end_at >= stream or kind_of(data[stream : stream + 16]) is None:
+            continue
+        held = words[: stream // 8][inside[: stream // 8]]
+        listed = _relocations(data, stream, held, BASE + said_size(data, end))
+        return Parts(*listed, stream, end, 8 * end_at, last)
     raise InputError(
         path, "the decompressor does not tell where its payload is", "use the vmlinux of the build"
     )
 
 
-def _trailers(data: memoryview) -> list[int]:
-    """File offsets of what looks like the trailer; there is one."""
-    ends = range(PAGE, len(data) + 1, PAGE)
-    return [end - len(TRAILER) for end in ends if data[end - len(TRAILER) : end] == TRAILER]
+def _trailer(data: memoryview) -> int:
+    """File offset of the trailer, the last that there is; 0 if there is none."""
+    for end in range(len(data) // PAGE * PAGE, 0, -PAGE):
+        if data[end - len(TRAILER) : end] == TRAILER:
+            return end - len(TRAILER)
+    return 0
 
 
 def _filled(data: memoryview, last: int) -> int:

@@ -42,6 +42,8 @@ HEADER = struct.Struct("<4sBBB9xHHIIIIIHHHHHH")
 SEGMENT = struct.Struct("<IIIIIIII")
 FLAGS: Final = 0x0500_0000
 """EF_ARM_EABI_VER5."""
+PART: Final = 1 << 24
+"""Bytes that are unpacked at a time, to find where a stream ends."""
 ET_EXEC, PT_LOAD, RWX = 2, 1, 7
 
 
@@ -70,20 +72,23 @@ def find_stream(path: Path | str, data: memoryview) -> Stream:
     )
 
 
-def exactly(kind: str, data: memoryview, stream: Stream) -> memoryview:
+def exactly(kind: str, data: memoryview, stream: Stream, limit: int) -> memoryview:
     """The bytes of a stream, without what ftpatch fills up behind a shorter one, but for zeros that
-    xz allows. gzip ends with the size itself, where the build put it."""
+    xz allows. gzip ends with the size itself, where the build put it. What is damaged, or unpacks
+    to more than it says or than ``limit`` bytes, is left for unpack() to refuse."""
     end = stream.offset + stream.size
     if kind != "gzip":
         return data[stream.offset : end]
     held = data[stream.offset : end + SIZE]
-    reader = zlib.decompressobj(16 + zlib.MAX_WBITS)
+    left = stream.unpacked or 0
+    reader, fed = zlib.decompressobj(16 + zlib.MAX_WBITS), bytes(held if left <= limit else b"")
     try:
-        reader.decompress(held, stream.unpacked or 0)
-        reader.flush()
+        while fed and left >= 0:
+            left -= len(reader.decompress(fed, PART))
+            fed = reader.unconsumed_tail
     except zlib.error:
-        return held  # who unpacks it says what is wrong
-    return held[: len(held) - len(reader.unused_data)]
+        return held
+    return held[: len(held) - len(reader.unused_data)] if reader.eof else held
 
 
 def offset_and_bss(data: memoryview) -> tuple[int, int]:

@@ -70,17 +70,26 @@ class Boundaries:
     def is_boundary(self, start: int, end: int, address: int) -> bool:
         """Test whether an instruction of the function [start, end) begins at an address and may be
         separated from the one before."""
+        if supports(self._arch.name, "branches") and (begins := self._branches.begins):
+            return address in begins(self.code(start, end), self._functions.marked(start))
         code = self.code(start, min(end, address + MAX_INSTRUCTION))
+        if self._mover.joined(code[: address - start]):
+            return False
+        if self._arch.word_size:
+            return (address - start) % self._arch.word_size == 0
         found = disassemble(self._arch.name, code, start)
-        return any(insn.address == address for insn in found) and not self._mover.joined(
-            code[: address - start]
-        )
+        return any(insn.address == address for insn in found)
 
     def require_boundary(self, start: int, end: int, address: int) -> None:
-        """Raise UsageError if no instruction of the function [start, end) begins at an address."""
+        """Raise UsageError if no instruction of the function [start, end) begins at an address, or
+        one that is executed in place of another."""
         if not self.is_boundary(start, end, address):
             reason = f"{address:#x} is not at an instruction boundary"
             raise UsageError(self._image.path, reason, "see `objdump -d`")
+        low, high = np.array([_signed(address)]), np.array([_signed(address) + 1])
+        if any(targets_in(known, low, high)[0] for known in self._executed):
+            reason = f"{address:#x} may be executed by an instruction elsewhere"
+            raise UsageError(self._image.path, reason, "probe another address")
 
     @cached_property
     def has_landings(self) -> bool:
@@ -157,7 +166,8 @@ class Boundaries:
         """Decode the next few instructions at an address, up to the end of its function."""
         found = self._functions.around(address)
         end = min(address + MAX_THUNK, found[1] if found else address + MAX_THUNK)
-        return disassemble(self._arch.name, self.code(address, end), address)
+        marked = self._functions.marked(address)
+        return disassemble(self._arch.name, self.code(address, end), marked)
 
     @cached_property
     def _branches(self) -> Branches:
@@ -174,6 +184,18 @@ class Boundaries:
             out.append((known.long_targets(code, at), known.short_targets(code, at)))
         return out
 
+    @cached_property
+    def _executed(self) -> list[NDArray[np.int64]]:
+        """Collect instructions that others may execute, per part of the text."""
+        if not supports(self._arch.name, "branches") or self._branches.executed is None:
+            return []
+        return [
+            self._branches.executed(
+                np.frombuffer(self.code(address, address + size), np.uint8), _signed(address)
+            )
+            for address, size in self._image.elf.text.tolist()
+        ]
+
     def _is_text(self, address: int) -> bool:
         return bool(self._offset(address) >= 0)
 
@@ -189,6 +211,8 @@ class Boundaries:
 
     def _instructions(self, start: int, end: int) -> list[Instruction] | None:
         """Decode all instructions of a function; None if it cannot be decoded to its end."""
+        if self._branches.read is not None:
+            return self._branches.read(self.code(start, end), self._functions.marked(start))
         found = disassemble(self._arch.name, self.code(start, end), start)
         return found if found and found[-1].address + found[-1].size >= end else None
 

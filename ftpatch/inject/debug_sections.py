@@ -9,8 +9,7 @@ DWARF 5, section 6.4.1, "Structure of Call Frame Information".
 
 from __future__ import annotations
 
-import struct
-
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Section
 from ftpatch.elf.sections import Headers, Tail
@@ -35,7 +34,9 @@ def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, by
     headers.tail.data += laid.tail
     own = image.elf.section(FRAMES)
     before = headers.contents(own) if own else b""
-    added = _relocated(stub.frames, word=image.elf.word, shift=laid.shift, base=len(before))
+    added = _relocated(
+        stub.frames, order=stub.order, word=image.elf.word, shift=laid.shift, base=len(before)
+    )
     if own is not None:
         headers.move(own.index, before + added)
     else:
@@ -47,20 +48,20 @@ def for_debuggers(image: Image, stub: Stub, laid: Injected) -> tuple[Changes, by
     return changes, bytes(headers.tail.data)
 
 
-def _relocated(data: bytes, *, word: int, shift: int, base: int) -> bytes:
+def _relocated(data: bytes, *, order: ByteOrder, word: int, shift: int, base: int) -> bytes:
     """Relocate a .debug_frame section whose functions move up by ``shift`` bytes, and which goes
     ``base`` bytes after the start of another one. ``word``: bytes of an address. Raises InputError
     for malformed entries."""
     out = bytearray(data)
-    kind = {8: "<Q", 4: "<I"}[word]
     at = 0
     while at + 8 <= len(out):
-        length, pointer = struct.unpack_from("<II", out, at)
+        length, pointer = (order.integer(data[at + n : at + n + 4]) for n in (0, 4))
         if length > len(out) - at - 4 or length < 4 + (pointer != CIE) * word:
             raise InputError(None, "the stub's .debug_frame is corrupt")
         if pointer != CIE:
-            (address,) = struct.unpack_from(kind, out, at + 8)
-            struct.pack_into("<I", out, at + 4, pointer + base)
-            struct.pack_into(kind, out, at + 8, (address + shift) & (1 << 8 * word) - 1)
+            place = slice(at + 8, at + 8 + word)
+            address = (order.integer(data[place]) + shift) % (1 << 8 * word)
+            out[at + 4 : at + 8] = order.packed(pointer + base, 4)
+            out[place] = order.packed(address, word)
         at += 4 + length
     return bytes(out)

@@ -65,7 +65,7 @@ class Displaced:
     def _places(self) -> tuple[np.ndarray, np.ndarray]:
         """Link addresses of detours, ascending, and of what they displace; none where the tables
         are corrupt."""
-        entry = structure("probe_place")
+        entry = self._image.elf.order.record(structure("probe_place"))
         held = np.empty(0, entry)
         try:
             found = injected_table(self._image, PROBES)
@@ -73,7 +73,7 @@ class Displaced:
                 size = structure("probe_table").itemsize
                 at = file_offset(self._image, found[1], "probes")
                 raw = self._image.elf.contents(at, size, "table of probes").tobytes()
-                table = unpack("probe_table", raw)
+                table = unpack("probe_table", self._image.elf.order, raw)
                 if not table["place_count"]:
                     return held["detour"], held["address"]
                 at = file_offset(self._image, table["places"], "probes")

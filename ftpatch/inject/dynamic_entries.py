@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.elf.dynamic import Tag, dynamic_tags
+from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError
 from ftpatch.image import Image
@@ -72,10 +73,11 @@ class DynamicEntries:
         return Changes.of(Kind.HEADER, offset, self._old[differs], new[differs], NO_OWNER)
 
     def _packed(self, rows: Sequence[tuple[int, int]]) -> NDArray[np.uint8]:
-        word = self._image.elf.word
-        return np.frombuffer(packed_entries(rows, word), np.uint8).reshape(len(rows), 2 * word)
+        packed = packed_entries(rows, self._image.elf)
+        return np.frombuffer(packed, np.uint8).reshape(len(rows), -1)
 
 
-def packed_entries(rows: Sequence[tuple[int, int]], word: int) -> bytes:
-    """The bytes of entries, each d_tag and d_val; ``word``: bytes of an address."""
-    return b"".join((n % (1 << 8 * word)).to_bytes(word, "little") for row in rows for n in row)
+def packed_entries(rows: Sequence[tuple[int, int]], elf: Elf) -> bytes:
+    """The bytes of entries, each d_tag and d_val, of a file like this one."""
+    word, order = elf.word, elf.order
+    return b"".join(order.packed(n % (1 << 8 * word), word) for row in rows for n in row)

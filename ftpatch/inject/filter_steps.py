@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Generic, TypeVar, cast
 
+from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.filters import Compare, Count, Filter, Join, Not, Operand
 from ftpatch.core.float_numbers import ordered
 from ftpatch.errors import UsageError
@@ -54,19 +55,25 @@ def filter_steps(
     filter: Filter[Compare[Value] | Own],
     load: Callable[[Value], list[Row]],
     own: Callable[[Own], list[Row]],
+    order: ByteOrder = LITTLE,
 ) -> list[Row]:
     """Translate a filter. ``load`` gives the steps of a value, of which the last stores it; ``own``
-    those of a feature's own test, whose value then is not 0 if it is true. Raises UsageError for
-    one that is too long."""
-    steps = _Steps(load, own)
+    those of a feature's own test, whose value then is not 0 if it is true; ``order`` is that of the
+    program's words. Raises UsageError for one that is too long."""
+    steps = _Steps(load, own, order)
     refused = _Label()
     steps.add(filter, False, refused)
     return steps.placed(refused)
 
 
 class _Steps(Generic[Value, Own]):
-    def __init__(self, load: Callable[[Value], list[Row]], own: Callable[[Own], list[Row]]) -> None:
-        self._load, self._own = load, own
+    def __init__(
+        self,
+        load: Callable[[Value], list[Row]],
+        own: Callable[[Own], list[Row]],
+        order: ByteOrder,
+    ) -> None:
+        self._load, self._own, self._order = load, own, order
         self._rows: list[Row] = []
         self._jumps: list[tuple[int, _Label]] = []
 
@@ -93,7 +100,7 @@ class _Steps(Generic[Value, Own]):
                 words = [text[at : at + WORD] for at in range(0, len(text), WORD)]
                 self._jump(ALIKE_FOR[operator], len(words), sense, to, Step.MATCH)
                 for word in words:
-                    number = int.from_bytes(word, "little")
+                    number = self._order.integer(word.ljust(WORD, b"\0"))
                     self._rows.append((Step.TEXT, 0, signed(number)))
             case Compare(left, operator, float(number)):
                 self._rows += value_steps(self._load(left))

@@ -14,6 +14,7 @@ from enum import IntEnum
 import numpy as np
 
 from ftpatch.arch import Arch
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.elf.headers import Segment
 from ftpatch.image import Image
 from ftpatch.layout import constants, pack
@@ -52,11 +53,11 @@ class HookTable:
     hooks: Sequence[Hook] = ()
     sealed: tuple[int, int] = (0, 0)
 
-    def pack(self) -> bytes:
+    def pack(self, order: ByteOrder) -> bytes:
         """Pack the table for the runtime."""
         start, end = self.sealed
-        head = pack("hook_table", sealed=start, sealed_end=end, count=len(self.hooks))
-        rows = (pack("hook", place=hook.place, which=hook.which) for hook in self.hooks)
+        head = pack("hook_table", order, sealed=start, sealed_end=end, count=len(self.hooks))
+        rows = (pack("hook", order, place=hook.place, which=hook.which) for hook in self.hooks)
         return head + b"".join(rows)
 
 

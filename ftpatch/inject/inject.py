@@ -19,12 +19,12 @@ from dataclasses import dataclass
 import numpy as np
 
 from ftpatch.core.changes import Changes
-from ftpatch.elf.eh_frame_hdr import merged_table, table_size
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import ProgramHeaders
 from ftpatch.errors import InputError
 from ftpatch.image import Image
 from ftpatch.inject.hop_pages import HopPages
+from ftpatch.inject.search_table import search_table
 from ftpatch.inject.stub import Stub
 
 __all__ = ["Injected", "inject", "start_of"]
@@ -86,22 +86,18 @@ def inject(
     apart = hops.segments if hops else []
     # Headers and table precede the stub, whose parts keep their distances.
     text = stub.parts[0]
-    if stub.unwind:
-        _point_at(headers, Segment.PT_GNU_EH_FRAME, 0, 0, 0)
+    searched = search_table(image.elf, stub, hops.frames if hops else ())
+    if searched.kind:
+        _point_at(headers, searched.kind, 0, 0, 0)
     count = len(headers.rows) + len(stub.parts) + len(apart)
     table = _aligned(count * headers.rows.itemsize, 64)
-    frame, rows = stub.unwind_rows()
-    further = np.array(hops.frames if hops else (), np.int64).reshape(-1, 2)
-    room = table + table_size(image.elf, len(rows) + len(further))
+    room = table + searched.size
     if not 0 <= start <= start + room < FAR:
         raise InputError(image.path, "no room for a stub in its address space")
     shift = _aligned(start + room, page) - text.address  # linked at the start of a page
-    unwind = b""
-    if stub.unwind:
-        rows = np.concatenate([rows + shift, further + np.array([0, shift])])
-        unwind = merged_table(image.elf, frame + shift, rows, start + table)
-        at = start + table
-        _point_at(headers, Segment.PT_GNU_EH_FRAME, at - start + offset, at, len(unwind))
+    unwind = searched.pack(shift, start + table)
+    if searched.kind:
+        _point_at(headers, searched.kind, table + offset, start + table, len(unwind))
     if dynamic:
         at = dynamic[0] + shift
         _point_at(headers, Segment.PT_DYNAMIC, at - start + offset, at, dynamic[1])
@@ -153,7 +149,8 @@ def inject(
         at = offset - size + address - start
         tail[at : at + len(held)] = held
     begin = None if entry is None else entry + shift
-    return Injected(changes=headers.changes(offset, begin), tail=bytes(tail), shift=shift)
+    changes = Changes.concat([headers.changes(offset, begin), searched.changes(shift)])
+    return Injected(changes=changes, tail=bytes(tail), shift=shift)
 
 
 def _point_at(headers: ProgramHeaders, kind: int, offset: int, address: int, size: int) -> None:

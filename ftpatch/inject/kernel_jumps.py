@@ -15,8 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.kernel_text import kernel_text_of
-from ftpatch.arch.move import mover_of
+from ftpatch.arch.kernel_text import kernel_mover_of, kernel_text_of
 from ftpatch.errors import UsageError
 from ftpatch.ftrace.sites import Sites
 from ftpatch.inject.own_text import OwnText
@@ -44,7 +43,7 @@ class KernelJumps:
     def __init__(self, sites: Sites, functions: Functions) -> None:
         self._sites, self._image = sites, sites.image
         self.functions = _unsigned(functions)
-        self._mover = mover_of(sites.arch.name)
+        self._mover = kernel_mover_of(sites.arch.name)
         self._text = kernel_text_of(sites.arch.name)
         without = self._text.no_tables and self._image.symbols.find(self._text.no_tables)
         self._methods = Methods(

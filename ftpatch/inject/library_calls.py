@@ -37,11 +37,18 @@ class LibraryCalls:
         self._old, self._width = self._thunks.old(plt.jump, plt.slot, code)
         size = self._thunks.size * len(plt)
         whole, self._start = whole.with_code(bytes(size), page)
-        cfi = Cfi(self._thunks.head, self._thunks.initial, NO_CFA, ())
+        self.whole = self._unwound(whole, size, page)
+
+    def _unwound(self, whole: Stub, size: int, page: int) -> Stub:
+        """With what unwinders are told of the thunks, which have ``size`` bytes."""
+        if self._thunks.index:
+            return whole.indexing(self._start, self._thunks.index)
+        order = self._image.elf.order
+        cfi = Cfi(self._thunks.head, self._thunks.initial, NO_CFA, (), order)
         entries = [Entry(cfi, self._start, size, ())]
         whole, at = whole.with_data(packed(entries, 0)[0], page)
         data, rows = packed(entries, at)
-        self.whole = whole.holding(at, data).knowing(rows)
+        return whole.holding(at, data).knowing(rows)
 
     def fill(self, shift: int) -> dict[int, bytes]:
         """Return the thunks, by linked address. Raises InputError where a branch cannot reach."""

@@ -81,7 +81,7 @@ class LibraryStart:
         if not self.moved:
             return {}
         entries = [*self._entries(shift), (0, 0)]
-        return {self.moved[0]: packed_entries(entries, self._image.elf.word)}
+        return {self.moved[0]: packed_entries(entries, self._image.elf)}
 
     def _entries(self, shift: int) -> list[tuple[int, int]]:
         """All entries of the table but the last."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.elf.dynamic import Tag, dynamic_values
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
@@ -62,11 +63,12 @@ class Library:
     sites: int
     bias: int = 0
 
-    def told(self) -> bytes:
+    def told(self, order: ByteOrder) -> bytes:
         """Its struct trace_library."""
         length = told_length(self.path)
         fixed = pack(
             "trace_library",
+            order,
             length=length,
             start=self.start,
             size=self.size,
@@ -76,9 +78,9 @@ class Library:
         )
         return (fixed + self.path).ljust(length, b"\0")
 
-    def found(self) -> bytes:
+    def found(self, order: ByteOrder) -> bytes:
         """The start of its struct library."""
-        return pack("library", dynamic=self.dynamic, place=self.place)[:FOUND]
+        return pack("library", order, dynamic=self.dynamic, place=self.place)[:FOUND]
 
 
 def told_length(path: bytes) -> int:
@@ -96,9 +98,9 @@ def fitting(paths: Iterable[bytes]) -> list[bool]:
     return out
 
 
-def libraries_table(libraries: Sequence[Library]) -> bytes:
+def libraries_table(libraries: Sequence[Library], order: ByteOrder) -> bytes:
     """Build the table for the program's runtime."""
-    parts = (one.found() + one.told() for one in libraries)
+    parts = (one.found(order) + one.told(order) for one in libraries)
     return b"".join(parts) + bytes(FOUND + TOLD)
 
 

@@ -49,11 +49,14 @@ def lookups(
         raise UsageError(None, "too many libraries for one trace", "trace fewer")
     held = pack(
         "lookups",
+        stub.order,
         find_object=functions.get("_dl_find_object", 0),
         iterate_phdr=functions.get("dl_iterate_phdr", 0),
         count=len(areas),
     )
-    parts = [pack("looked_up", low=low, high=high, table=table) for low, high, table in areas]
+    names = ("low", "high", "table")
+    rows = (dict(zip(names, area, strict=True)) for area in areas)
+    parts = [pack("looked_up", stub.order, **row) for row in rows]
     data = held[: offset_of("lookups", "area")] + b"".join(parts)
     return {_address(stub, LOOKUPS_NAME): data.ljust(structure("lookups").itemsize, b"\0")}
 

@@ -13,7 +13,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.kernel_text import COMMON, PROOF, KernelText, Table
+from ftpatch.arch.kernel_text import AREAS, COMMON, PROOF, KernelText, Table
 from ftpatch.errors import UsageError
 from ftpatch.ftrace.sites import Sites
 from ftpatch.image import Image
@@ -28,6 +28,10 @@ IMAGE = ("_text", "_end")
 WORD = 8
 MIN_CODE = 0.75
 """Share of a table's places that are code: an Image does not tell all of it."""
+CONSTANTS = ((b"__start_runtime_ptr_", True), (b"__start_runtime_shift_", False))
+"""Begins of the names of tables of constants that the kernel writes into its code: pointers, and
+how far something is shifted (RUNTIME_CONST of include/asm-generic/vmlinux.lds.h)."""
+CONSTANT = "a constant that the kernel writes there (runtime_const)"
 SITE = "an ftrace site (__mcount_loc)"
 RELOCATED = "an address that KASLR relocates"
 INTO = "a branch of the kernel's own leads there"
@@ -48,7 +52,10 @@ class OwnText:
         one can."""
         if not any(self._find(low) <= start < self._find(high) for low, high in TEXTS):
             return "it is outside of the kernel's text"
-        for low, high in self._text.areas:
+        symbol, why = self._text.taken
+        if symbol and self._find(symbol):
+            return why
+        for low, high in (*AREAS, *self._text.areas):
             if self._find(low) <= start < self._find(high):
                 return f"it is in text without probes ({low})"
         if start in self._blacklist:
@@ -96,9 +103,25 @@ class OwnText:
         out[RELOCATED] = lists.place, lists.place + lists.width.astype(np.uint64), ip[:0]
         place = self._image.relocations.place
         out[f"{RELOCATED} (.rela.dyn)"] = place, place + np.uint64(WORD), ip[:0]
+        places = [self._constants(begin, pointer=pointer) for begin, pointer in CONSTANTS]
+        place, end = (np.concatenate(columns) for columns in zip(*places, strict=True))
+        out[CONSTANT] = place, end, ip[:0]
         for table in (*COMMON, *self._text.tables):
             out[table.what] = self._read(table)
         return out
+
+    def _constants(
+        self, begin: bytes, *, pointer: bool
+    ) -> tuple[NDArray[np.uint64], NDArray[np.uint64]]:
+        """Starts and ends of what the tables whose names begin so tell of; a row is a distance."""
+        symbols = self._image.symbols
+        every = np.arange(len(symbols))
+        place = [np.empty(0, np.uint64)]
+        for name in symbols.names(every[symbols.begin(every, [begin])]):
+            low, high = self._find(name), self._find(name.replace("start", "stop", 1))
+            place.append(_targets(self._image, np.arange(low, high, 4, dtype=np.uint64)))
+        found = np.concatenate(place)
+        return found, found + np.uint64(self._text.constant if pointer else 1)
 
     def _read(self, table: Table) -> tuple[NDArray[np.uint64], ...]:
         """Starts, ends and targets of a table. Raises UsageError for an unknown form of it."""

@@ -147,6 +147,8 @@ PUN = _Pun(name="pun", number=4)
 TRAP = _Trap(name="trap", number=3)
 METHODS: tuple[ProbeMethod, ...] = (PAD, JUMP, PUN, TRAP)
 """In the order in which they are tried."""
+LANDING = 64
+"""The code that says how long a landing pad is (bytes)."""
 EVICTABLE = 48
 """The code behind a place, with what may be evicted and what that shares bytes with (bytes)."""
 
@@ -233,7 +235,8 @@ class Methods:
                 if not self._is_relocated(chosen):
                     return chosen
                 against = "the dynamic linker changes the code there (DT_TEXTREL)"
-            why = f"{why}; {against}" if why and against and not method.traps else against or why
+            alone = method.traps and supports(self.arch.name, "system_calls")
+            why = f"{why}; {against}" if why and against and not alone else against or why
         why = why.removeprefix(f"{address:#x}: ")  # of the instruction that cannot be moved
         reason = f"no probe at {address:#x}: {why}"
         error = NoMethod(self._image.path, reason, "probe another address")
@@ -367,7 +370,8 @@ class Methods:
         place = address
         code = self._boundaries.code(address, around[1] if around else address + MAX_INSTRUCTION)
         if entry:
-            landing = self.mover.landing(code)
+            # Unwind information may begin behind it.
+            landing = self.mover.landing(self._boundaries.following(address, LANDING))
             place, code = address + landing, code[landing:]
             behind = self._taken.get(place, place)
             if around is not None and behind >= around[1]:
@@ -384,7 +388,7 @@ class Methods:
             around=around,
             entry=entry,
             pad=place in self._pads,
-            until=until,
+            until=None if until is not None and until <= place else until,  # one before it
             optimize=optimize,
         )
 

@@ -81,7 +81,7 @@ def _config(image: Image) -> tuple[int, dict[str, Any]] | None:
         return None
     size = structure("stub_config").itemsize
     raw = image.elf.contents(at, size, "configuration of its stub").tobytes()
-    return at, unpack("stub_config", raw)
+    return at, unpack("stub_config", image.elf.order, raw)
 
 
 def file_offset(image: Image, address: int, what: str) -> int:

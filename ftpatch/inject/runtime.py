@@ -251,7 +251,7 @@ def user_stub(path: Path, arch: str) -> tuple[Stub, Stub]:
 def user_functions(stub: Stub, shift: int) -> tuple[int, int]:
     """Addresses of what a user's stub has called at entries and returns (0: none), shifted by
     ``shift``."""
-    found = (stub.address(name) for name in _functions(stub))
+    found = (stub.callable(name) for name in _functions(stub))
     caller, returned = (0 if place is None else place + shift for place in found)
     return caller, returned
 
@@ -308,6 +308,7 @@ def configuration(
         silent, loses = 0, LOSES_CALLS
     held = pack(
         "stub_config",
+        stub.order,
         magic=CONFIG_MAGIC,
         self=(place + shift) % (1 << 64),
         entry=entry,

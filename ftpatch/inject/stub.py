@@ -10,9 +10,11 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.elf.dynamic import dynamic_tags
 from ftpatch.elf.eh_frame_hdr import read_table
 from ftpatch.elf.elf_file import Elf, map_file
+from ftpatch.elf.exidx import IN_ROW, moved, read_index
 from ftpatch.elf.headers import Segment, Skeleton
 from ftpatch.elf.symbols import Symbols, dynamic_symbols, read_symbols
 from ftpatch.errors import InputError
@@ -49,16 +51,20 @@ class Part:
 class Stub:
     """``parts`` by address; the distances between them must not change. ``unwind`` is the address
     of its .eh_frame_hdr, 0 for none; ``frames`` is its .debug_frame; ``further`` are unwinding rows
-    of code added to it."""
+    of code added to it; ``index`` is the address and size of its exception index, where unwinders
+    search that instead, and ``more`` are rows for it."""
 
     path: Path
     machine: int
     elf_class: int
+    order: ByteOrder
     parts: tuple[Part, ...]
     symbols: Symbols
     unwind: int
     frames: bytes
     further: tuple[tuple[int, int], ...] = ()
+    index: tuple[int, int] = (0, 0)
+    more: tuple[tuple[int, int], ...] = ()
 
     @property
     def made_for(self) -> tuple[int, int]:
@@ -73,12 +79,27 @@ class Stub:
         if not self.unwind or part is None:
             return 0, np.empty((0, 2), np.int64)
         held = part.data[self.unwind - part.address :]
-        frame, rows = read_table(held, self.unwind, str(self.path))
+        frame, rows = read_table(held, self.unwind, str(self.path), self.order)
         return frame, np.concatenate([rows, np.array(self.further, np.int64).reshape(-1, 2)])
+
+    def index_rows(self) -> NDArray[np.int64]:
+        """Rows of its exception index, int64[n, 2], with linked addresses (read_index())."""
+        start, size = self.index
+        part = next((p for p in self.parts if 0 <= start - p.address < len(p.data)), None)
+        more = np.array(self.more, np.int64).reshape(-1, 2)
+        if not size or part is None:
+            return more
+        held = part.data[start - part.address :][:size]
+        return np.concatenate([read_index(held, start), more])
 
     def address(self, name: str) -> int | None:
         """Linked address of a symbol."""
         return self.symbols.find(name)
+
+    def callable(self, name: str) -> int | None:
+        """The same of a function, with the bit that says in which instruction set it is."""
+        rows = self.symbols.rows_named(name)
+        return int(self.symbols.value[rows[0]] + self.symbols.mark[rows[0]]) if len(rows) else None
 
     def beside(self, other: Stub, page: int) -> tuple[Stub, int]:
         """Join two stubs; also return the distance of the other from its link address. Raises
@@ -88,8 +109,10 @@ class Stub:
         end = max(part.address + part.size for part in self.parts)
         start = other.parts[0].address // page * page
         shift = (end + page - 1) // page * page - start
-        moved = (replace(part, address=part.address + shift) for part in other.parts)
-        return replace(self, parts=(*self.parts, *moved)), shift
+        parts = (replace(part, address=part.address + shift) for part in other.parts)
+        more = tuple(map(tuple, moved(other.index_rows(), shift).tolist()))
+        whole = replace(self, parts=(*self.parts, *parts), more=(*self.more, *more))
+        return whole, shift
 
     def with_data(self, data: bytes, page: int, *, writable: bool = False) -> tuple[Stub, int]:
         """Add data on pages of its own; return the stub and the data's link address."""
@@ -108,6 +131,10 @@ class Stub:
     def knowing(self, rows: Sequence[tuple[int, int]]) -> Stub:
         """Add rows for unwinders: link addresses of a function and its FDE."""
         return replace(self, further=(*self.further, *rows))
+
+    def indexing(self, start: int, word: int) -> Stub:
+        """Add a row to its exception index: a link address, and a word that stands there."""
+        return replace(self, more=(*self.more, (start, word + IN_ROW)))
 
     def _with(self, data: bytes, page: int, flags: int) -> tuple[Stub, int]:
         end = max(part.address + part.size for part in self.parts)
@@ -146,16 +173,19 @@ def read_stub(path: Path, *, own: bool = True, needs: Sequence[str] = ("ftrace_c
     if not parts:
         raise InputError(path, "the stub has no segments")
     unwind = elf.segment(Segment.PT_GNU_EH_FRAME)
+    index = elf.segment(Segment.PT_ARM_EXIDX)
     frames = elf.section(".debug_frame")
     held = elf.contents(frames.offset, frames.size, frames.name).tobytes() if frames else b""
     return Stub(
         path=path,
         machine=skeleton.machine,
         elf_class=skeleton.elf_class,
+        order=elf.order,
         parts=tuple(parts),
         symbols=symbols,
         unwind=unwind.address if unwind else 0,
         frames=held,
+        index=(index.address, index.size) if index else (0, 0),
     )
 
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from ftpatch.arch.detour import Detour
-from ftpatch.elf.eh_frame import NO_CFA, Cfi, Entry, frame_of, packed
+from ftpatch.elf.eh_frame import NO_CFA, Cfi, Entry, frame_of, packed, saved_by
 from ftpatch.errors import UsageError
 from ftpatch.inject.probe_methods import Chosen, Methods
 from ftpatch.inject.stub import Stub
@@ -94,7 +94,7 @@ def _told(
     cfa = before[-1].cfa if before else cfi.cfa
     told = [(0, row.code) for row in before]
     if detour and cfa != NO_CFA and cfa[0] == detour.stack:
-        saves = [row.code[0] & 0x3F for row in before if row.code[0] & 0xC0 == 0x80]
+        saves = [saved_by(row.code) for row in before]
         told += detour.frames(cfa[1], detour.link in saves)
     for row in cfi.rows:
         if row in before:

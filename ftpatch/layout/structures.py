@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: MIT
-"""Reads the layouts, and packs and unpacks what has one. All numbers are little-endian."""
+"""Reads the layouts, and packs and unpacks what has one.
+
+Numbers are in the byte order of the machine that the runtime is for: an architecture's is in its
+layout; of a file, which is read without knowing that, whoever reads it tells.
+"""
 
 from __future__ import annotations
 
@@ -11,6 +15,7 @@ from typing import Any
 
 import numpy as np
 
+from ftpatch.core.byte_order import BIG, LITTLE, ByteOrder
 from ftpatch.errors import InputError
 
 __all__ = ["constants", "offset_of", "pack", "structure", "texts", "unpack"]
@@ -31,10 +36,12 @@ def _layout(arch: str | None) -> dict[str, Any]:
 @lru_cache
 def structure(name: str, arch: str | None = None) -> np.dtype[np.void]:
     """The dtype of a C structure, without an array at its end that has no size. Text is bytes
-    (``S``), arrays of bytes are ``V``. Raises InputError for an architecture without a runtime."""
+    (``S``), arrays of bytes are ``V``. Numbers are little-endian without an architecture
+    (``ByteOrder.record`` makes others of them), else the architecture's own. Raises InputError for
+    an architecture without a runtime."""
     held = _layout(arch)["structures"][name]
     members = {key: one for key, one in held["members"].items() if one.get("count", 1)}
-    return np.dtype(
+    little = np.dtype(
         {
             "names": list(members),
             "formats": [_dtype(one["type"], one.get("count"), arch) for one in members.values()],
@@ -42,6 +49,7 @@ def structure(name: str, arch: str | None = None) -> np.dtype[np.void]:
             "itemsize": held["size"],
         }
     )
+    return (BIG if _layout(arch).get("big_endian") else LITTLE).record(little)
 
 
 def offset_of(name: str, member: str, arch: str | None = None) -> int:
@@ -49,18 +57,18 @@ def offset_of(name: str, member: str, arch: str | None = None) -> int:
     return int(_layout(arch)["structures"][name]["members"][member]["at"])
 
 
-def pack(name: str, **values: object) -> bytes:
+def pack(name: str, order: ByteOrder, /, **values: object) -> bytes:
     """One structure with these members; the others are zero."""
-    record = np.zeros((), structure(name))
+    record = np.zeros((), order.record(structure(name)))
     for member, value in values.items():
         record[member] = value
     return record.tobytes()
 
 
-def unpack(name: str, raw: bytes, at: int = 0) -> dict[str, Any]:
+def unpack(name: str, order: ByteOrder, raw: bytes, at: int = 0) -> dict[str, Any]:
     """The members of a structure that begins ``at`` this byte: numbers as int, lists of them for
     arrays, the rest as bytes, texts without the NULs at their ends."""
-    dtype = structure(name)
+    dtype = order.record(structure(name))
     assert dtype.names is not None
     record = np.frombuffer(raw, dtype, 1, at)[0]
     return {member: record[member].tolist() for member in dtype.names}

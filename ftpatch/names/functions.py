@@ -14,11 +14,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import arch_of
+from ftpatch.arch.instruction_set import instruction_set
 from ftpatch.arch.returns_twice import SPAN
 from ftpatch.core.columns import among
 from ftpatch.elf.eh_frame_hdr import read_table
@@ -28,6 +30,7 @@ from ftpatch.elf.segments import header_field
 from ftpatch.elf.symbols import Symbols
 from ftpatch.errors import InputError
 from ftpatch.image import Image
+from ftpatch.names.code_sets import CodeSets
 from ftpatch.names.function_names import FunctionNames
 
 __all__ = ["Functions", "read_functions"]
@@ -71,9 +74,24 @@ class Functions:
         found = arch_of(skeleton.machine, skeleton.elf_class)
         return found.name if found else ""
 
+    @cached_property
+    def _sets(self) -> CodeSets | None:
+        second = instruction_set(self.arch) if self.arch else None
+        return CodeSets(second, [table for table, _ in self.names.tables]) if second else None
+
+    def is_second(self, address: int) -> bool | None:
+        """Return whether the code at an address is in the machine's second instruction set; None if
+        that is not known."""
+        return self._sets.is_second(address) if self._sets else False
+
+    def marked(self, address: int) -> int:
+        """The address with bit 0 set if it is known to be."""
+        return address | int(self.is_second(address) or 0)
+
     def code_at(self, address: int) -> bytes:
         """Read code from an address to its function's end, limited to what is needed to identify a
-        function; empty for anything else."""
+        function; empty for anything else. The address may be marked."""
+        address &= ~1 if self._sets else ~0
         place = np.array([address & (1 << 64) - 1], np.uint64)
         offset = int(self.image.elf.offset_of(place, executable=True)[0])
         around = self.around(address)
@@ -141,7 +159,8 @@ def read_functions(image: Image) -> Functions:
     names = FunctionNames(image)
     symbols = [table for table, _ in names.tables]
     tables = [*map(_of_symbols, symbols), _of_frames(image)]
-    rows = np.concatenate(tables)
+    named = np.concatenate([np.empty((0, 3), np.int64), *tables[:-1]])[:, 0]
+    rows = _from_entries(np.concatenate(tables), named)
     if not len(rows) and image.is_kernel:
         rows = _of_bounds(image.symbols)
     # Of several that begin at one address, the longest; none extends into the next.
@@ -164,6 +183,21 @@ def read_functions(image: Image) -> Functions:
         resolvers=frozenset(resolvers),
         names=names,
     )
+
+
+def _from_entries(rows: NDArray[np.int64], named: NDArray[np.int64]) -> NDArray[np.int64]:
+    """The same rows, where unwind information that begins behind a function's pad (gcc on
+    loongarch64 and s390x) begins with the function: the nearest symbol below that ends where it
+    does, if there is no other unwind information for that place. ``named``: starts of symbols."""
+    if not len(rows):
+        return rows
+    rows = rows[np.lexsort((-rows[:, 1], rows[:, 0]))]
+    start, first, number = np.unique(rows[:, 0], return_index=True, return_inverse=True)
+    end, frame = rows[first, 1], np.maximum.reduceat(rows[:, 2], first)
+    symbol, entry = np.isin(start, named), start.copy()
+    behind = symbol[:-1] & ~symbol[1:] & (frame[:-1] == 0) & (end[:-1] == end[1:])
+    entry[1:][behind] = start[:-1][behind]
+    return np.column_stack([entry[number], rows[:, 1:]])
 
 
 def _reach(start: NDArray[np.int64], end: NDArray[np.int64]) -> NDArray[np.int64]:

@@ -21,8 +21,6 @@ from ftpatch.names.spelling import PLT
 
 __all__ = ["PLT", "UNHOOKED", "Plt", "plt_symbols", "read_plt"]
 
-SECTIONS = (".plt", ".plt.sec", ".plt.got", ".iplt")
-"""The sections of the table, as link editors name them."""
 UNHOOKED = re.compile(
     "_*(sig)?longjmp(_chk)?|(set|swap)context"  # they go elsewhere; it saves where it returns to
     "|_*exit|_Exit|quick_exit|abort|pthread_exit|thrd_exit"  # do not return
@@ -89,12 +87,12 @@ def read_plt(image: Image) -> Plt:
     elf, imported = image.elf, image.dynamic_symbols
     none = np.empty(0, np.int64)
     arch = arch_of(elf.skeleton.machine, elf.skeleton.elf_class)
-    sections = [s for s in elf.sections if s.name in SECTIONS and s.type == Section.SHT_PROGBITS]
-    if arch is None or not supports(arch.name, "plt") or not sections or not len(imported):
+    sections = [s for s in elf.sections if s.type == Section.SHT_PROGBITS]
+    if arch is None or not supports(arch.name, "plt") or not len(imported):
         return Plt(start=none, end=none, jump=none, slot=none, names=())
     start, jump, slot, end = none, none, none, none
     got = dynamic_tags(elf).get(PLTGOT, 0)
-    for section in sections:
+    for section in (one for one in sections if one.name in arch.plt_sections):
         code = elf.contents(section.offset, section.size, section.name)
         if len(code) <= MAX_ENTRY_SIZE // 4 or not _is_mapped(elf, section):
             continue

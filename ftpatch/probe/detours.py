@@ -51,7 +51,8 @@ class Detours:
             at, chosen = start + shift, one.location.chosen
             entry_only = placing.functions.is_entry(one.location.ip) or chosen.method is PAD
             caller = callers[0 if entry_only else 1] + shift
-            before = self.detour.make(at, self.first + row, caller)
+            second = placing.functions.marked(chosen.address) - chosen.address
+            before = self.detour.make(at + second, self.first + row, caller)
             filled[start] = before + placing.methods.moved(chosen, at + len(before)).code
         for evicted, start in self.apart:
             filled[start] = placing.methods.moved(evicted, start + shift).code

@@ -42,7 +42,7 @@ def called_early(functions: Functions) -> frozenset[int]:
         if offset < 0:
             continue
         code = functions.image.data[offset : offset + min(end - start, MAX_SIZE)].tobytes()
-        insns = disassemble(functions.arch, code, start)
+        insns = disassemble(functions.arch, code, functions.marked(start))
         left += [one.target for one in insns if one.target is not None]
     return frozenset(found)
 

@@ -35,7 +35,7 @@ def fetched(probe: Probe, words: NDArray[np.uint64], comm: NDArray[np.uint8]) ->
         if field.show is Show.STRING:
             raw = np.ascontiguousarray(words[:, at : at + STRING_WORDS])
             lost = raw[:, 0] == np.uint64((1 << 64) - 1)
-            text = raw.view(np.uint8).reshape(n, STRING_ROOM + 1)
+            text = probe.order.rows(raw, 8).reshape(n, STRING_ROOM + 1)
             there = np.logical_and.accumulate(text != 0, axis=1) & ~lost[:, None]
             cut = there[:, STRING_ROOM if probe.tells_cut else STRING_ROOM - 1].copy()
             there[:, STRING_ROOM] = False

@@ -59,7 +59,8 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
     def within(_: Within) -> list[Row]:
         return [(Step.WITHIN, 0, 0)]  # its function: probe/within.py
 
-    tests = filter_steps(definition.filter, load, within) if definition.filter else []
+    filter = definition.filter
+    tests = filter_steps(filter, load, within, registers.order) if filter else []
     steps: list[Row] = []
     words = 0
     for fetch in () if definition.hist else definition.fetches:
@@ -81,6 +82,9 @@ def fetching(definition: Definition, ip: int, registers: Registers, own: Own) ->
     if (definition.stack or stacks) and registers.copied is None:
         reason = f"probe {definition.name}: stacks are not recorded on this architecture"
         raise UsageError(None, reason, "leave `stack` out")
+    if not registers.framed and (stacks or (definition.stack and definition.stack.frames)):
+        reason = f"probe {definition.name}: frames do not lead to one another on this architecture"
+        raise UsageError(None, reason, "use `stack`, without `fp`")
     if definition.stack:
         steps.append((Step.CALLS, definition.stack.depth if definition.stack.frames else 0, 0))
     sums = _hist_steps(definition.hist, load) if definition.hist else []

@@ -14,6 +14,7 @@ from typing import Final
 
 import numpy as np
 
+from ftpatch.core.byte_order import NATIVE
 from ftpatch.core.changes import Changes
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import InputError, UsageError
@@ -233,7 +234,7 @@ def _tables(targets: Sequence[Target], program: Loaded, detours: Sequence[int]) 
             traps, detour = one.location.chosen.method.traps, detours[len(places)]
             places.append(Place(address=address, detour=detour, probes=count, trap=traps))
             probes += one.probes(above=above)
-    return Tables(places, probes)
+    return Tables(NATIVE, places, probes)
 
 
 def _linker(program: Loaded) -> int:

@@ -43,7 +43,7 @@ from ftpatch.probe.wildcards import Wildcards
 __all__ = ["LibraryCopy", "needing", "place_in_libraries", "plan_copy"]
 
 HOOK = "ftpatch_library"
-GLIBC = "ld-linux"
+GLIBC = ("ld-linux", "ld64.so")
 """Begin of the name of glibc's dynamic linker."""
 
 
@@ -124,6 +124,7 @@ def plan_copy(needed: Needed, placing: Placing, first: int, program: Image) -> L
     )
     told = pack(
         "probed_library",
+        arch.order,
         dynamic=dynamic.address,
         place=hook + done.shift,
         id=own,

@@ -116,14 +116,16 @@ def _address(functions: Functions, definition: Definition) -> int:
         )
     if definition.kind == "r" and (
         address in functions.names.twice
-        or returns_twice(functions.arch, address, functions.code_at)
+        or returns_twice(functions.arch, functions.marked(address), functions.code_at)
     ):
         raise UsageError(
             path,
             f"{definition.event}: the function at {address:#x} returns twice per call",
             "use a p probe",
         )
-    if definition.kind == "r" and takes_return(functions.arch, address, functions.code_at):
+    if definition.kind == "r" and takes_return(
+        functions.arch, functions.marked(address), functions.code_at
+    ):
         raise UsageError(
             path,
             f"{definition.event}: the function at {address:#x} returns its own return address",

@@ -75,7 +75,8 @@ class NearDetours:
     def _one(self, found: Found, at: int, number: int, callers: tuple[int, int]) -> bytes:
         target, chosen = self.target, found.location.chosen
         entry_only = target.functions.is_entry(found.location.ip) or chosen.method is PAD
-        before = self._detour.make(at, number, callers[0 if entry_only else 1])
+        second = target.functions.marked(chosen.address) - chosen.address
+        before = self._detour.make(at + second, number, callers[0 if entry_only else 1])
         behind = at + len(before) - target.loaded.bias
         return before + target.methods.moved(chosen, behind).code
 

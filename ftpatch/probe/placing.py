@@ -186,7 +186,8 @@ def _place(
     if arch is None or not supports(arch.name, *NEEDED):
         reason = f"probes are not supported on {arch.name if arch else 'its architecture'}"
         raise InputError(image.path, reason)
-    mover, functions = mover_of(arch.name), read_functions(image)
+    functions = read_functions(image)
+    mover = mover_of(arch.name, functions.is_second)
     named = finding.wildcards.spelled(functions, definitions, refused)
     methods = Methods(
         image,

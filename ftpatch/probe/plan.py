@@ -208,7 +208,7 @@ def _plan(
             places += _places(one.found, copy.detours)
             packed = (made for each in one.found for made in each.probes(handler=user))
             probes += [replace(made, rank=rank) for made in packed]
-        return Tables(places, probes, searched=len(found))
+        return Tables(arch.order, places, probes, searched=len(found))
 
     entries = needing(image, [one.name for one in copies], probing.folder) if copies else None
     strings_at = told_at = 0
@@ -291,7 +291,7 @@ def _with_handler(stub: Stub, handler: Handler | None, page: int) -> tuple[Stub,
         return stub, 0
     own = read_stub(handler.stub, own=False, needs=(handler.name,))
     whole, apart = stub.beside(own, page)
-    return whole, (own.address(handler.name) or 0) + apart
+    return whole, (own.callable(handler.name) or 0) + apart
 
 
 def _places(found: Sequence[Found], detours: Sequence[int]) -> list[Place]:

@@ -34,7 +34,9 @@ def injected_probes(image: Image) -> list[InjectedProbe] | None:
     if found is None:
         return None
     _, table = found
-    tables = unpack("probe_table", _at(image, table, structure("probe_table").itemsize))
+    order = image.elf.order
+    raw = _at(image, table, structure("probe_table").itemsize)
+    tables = unpack("probe_table", order, raw)
     count, size, entry = tables["probe_count"], tables["told_size"], structure("trace_probe")
     if not count * entry.itemsize <= size <= MAX_TABLE_SIZE:
         raise InputError(image.path, f"its table of probes is corrupt: {count} entries")
@@ -43,7 +45,7 @@ def injected_probes(image: Image) -> list[InjectedProbe] | None:
     raw = _at(image, tables["told"], size)
     out = []
     for number in range(count):
-        told = unpack("trace_probe", raw, number * entry.itemsize)
+        told = unpack("trace_probe", order, raw, number * entry.itemsize)
         text, length = told["text"], told["length"]
         if not HEADER <= text <= text + length <= HEADER + size:
             raise InputError(image.path, f"the definition of probe {number} is not in its table")

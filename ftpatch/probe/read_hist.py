@@ -10,6 +10,7 @@ from dataclasses import dataclass
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.errors import InputError
 from ftpatch.layout import structure
 from ftpatch.probe.definition import FLOATS, SIGNED, TYPES, Fetch, Hist, Key, Source
@@ -47,12 +48,12 @@ class _Entries:
     keys: NDArray[np.uint64]
 
 
-def _entries(raw: bytes, size: int) -> _Entries:
+def _entries(raw: bytes, size: int, order: ByteOrder) -> _Entries:
     """Those that are whole, of ``size`` bytes each."""
     raw = raw[: len(raw) // size * size]
     rows = np.frombuffer(raw, np.uint8).reshape(-1, size)
-    held = np.ascontiguousarray(rows[:, : ENTRY.itemsize]).view(ENTRY).ravel()
-    behind = np.ascontiguousarray(rows[:, ENTRY.itemsize :]).view(np.uint64)
+    held = np.ascontiguousarray(rows[:, : ENTRY.itemsize]).view(order.record(ENTRY)).ravel()
+    behind = order.unsigned(rows[:, ENTRY.itemsize :], 8).reshape(len(rows), -1)
     made = (held["hash"] & np.uint64(MADE)) > 0
     return _Entries(held[made], np.column_stack([held["key"], behind])[made])
 
@@ -73,7 +74,7 @@ def _tables(
                 raw = os.pread(source.fd, size, at)
             except OSError as error:
                 raise InputError(source.header.path, f"cannot read: {error.strerror}") from None
-            yield probe, _entries(raw, entry_size(hist))
+            yield probe, _entries(raw, entry_size(hist), source.header.order)
         at += size
 
 
@@ -84,7 +85,7 @@ def _table(trace: Opened, process: int, probe: Probe, entries: _Entries) -> Hist
     rate, bias = trace.clocks[file].rate, trace.sources[file].header.bias
     rows = []
     for one, words in zip(entries.held, entries.keys, strict=True):
-        key = tuple(_keys(hist, words, rate, bias))
+        key = tuple(_keys(probe, words, rate, bias))
         rows.append(HistRow(key, int(one["hits"]), _sums(hist, one, rate)))
     if any(key.log2 or key.buckets for key in hist.keys):
         rows.sort(key=lambda row: [one.low for one in row.key if isinstance(one.low, int)])
@@ -104,11 +105,11 @@ def _table(trace: Opened, process: int, probe: Probe, entries: _Entries) -> Hist
     )
 
 
-def _keys(hist: Hist, words: NDArray[np.uint64], rate: float, bias: int) -> Iterator[HistKey]:
-    at = 0
-    for key in hist.keys:
+def _keys(probe: Probe, words: NDArray[np.uint64], rate: float, bias: int) -> Iterator[HistKey]:
+    at, hist = 0, probe.definition.hist
+    for key in hist.keys if hist else ():
         if show_of(key.fetch.type) is Show.STRING:
-            raw = words[at : at + STRING_WORDS].tobytes()
+            raw = probe.order.rows(words[at : at + STRING_WORDS], 8).tobytes()
             yield HistKey(raw[:-1].partition(b"\0")[0])
             at += STRING_WORDS
         elif key.fetch.source is Source.FRAMES:

@@ -3,7 +3,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import cached_property
@@ -11,7 +10,6 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.errors import InputError
 from ftpatch.layout import constants
 from ftpatch.probe.fetched import comm_table, fetched
 from ftpatch.probe.read_hist import read_hists
@@ -21,6 +19,7 @@ from ftpatch.probe.trace_probes import Probe
 from ftpatch.trace.decode import FUNC, FUNC_SHIFT, TYPE, Decoded, Event, decode
 from ftpatch.trace.hits import Group, HistTable, Point
 from ftpatch.trace.reader import Opened, Trace
+from ftpatch.trace.word_file import read_words
 
 __all__ = ["COLUMNS", "Hits", "columns_of", "read_hits", "words_behind"]
 
@@ -125,18 +124,11 @@ class Hits:
             at = self._at[rows[mine]] + 8
             spans = np.flatnonzero(np.diff(at) > GAP) + 1
             for part, place in zip(np.split(mine, spans), np.split(at, spans), strict=True):
-                size = int(place[-1] - place[0]) + 8 * count
-                held = np.frombuffer(self._read(number, size, int(place[0])), "<u8")
+                held = np.zeros(int(place[-1] - place[0]) // 8 + count, np.uint64)
+                read_words(self._trace.files[number], int(place[0]), held)
                 index = (place - place[0]) // 8
                 out[part] = held[index[:, None] + np.arange(count)]
         return out
-
-    def _read(self, file: int, size: int, at: int) -> bytes:
-        path, fd = self._trace.files[file]
-        try:
-            return os.pread(fd, size, at).ljust(size, b"\0")
-        except OSError as error:
-            raise InputError(path, f"cannot read: {error.strerror}") from None
 
 
 def read_hits(trace: Trace) -> Hits:

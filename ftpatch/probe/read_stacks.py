@@ -4,6 +4,8 @@
 | values | count, cut | registers | count words, each with its place |     to be unwound
 | values | count, cut | the stack's first words | count return addresses |  frame pointers
 | values | count, cut | x30 | x29 - sp | count return addresses |          the same on arm64
+| values | count, cut | ra | s0 - 16 - sp | count return addresses |      the same on riscv64
+| values | count, cut | LR | 16(r1) | count return addresses |             the same on ppc64le
 """
 
 from __future__ import annotations
@@ -23,8 +25,6 @@ __all__ = ["HitStacks", "long_words", "stack_room"]
 TOP = constants["CALLS_TOP"]
 CUT = constants["CALLS_CUT"]
 COUNT = CUT - 1
-INSTRUCTION = 4
-"""Bytes of one, where return addresses are in a register."""
 Block = NDArray[np.uint64]
 
 
@@ -114,16 +114,32 @@ class _Reader:
         if not len(ip):
             return Walked(frames=frames[:, : stack.depth], cut=cut)
         if self._frames.link:
-            linked = self._linked(probe, int(ip[0]), block[:, 1], block[:, 2])
-            linked &= block[:, 1] > 0
+            at = self._unchained(int(ip[0])) if self._frames.chained else 1
+            linked = np.full(len(ip), at > 0)
+            if not self._frames.chained:
+                linked = self._linked(probe, int(ip[0]), block[:, 1], block[:, 2])
+            linked &= block[:, at] > 0
             frames = np.column_stack([frames, np.zeros(len(ip), np.uint64)])
             frames[linked, 2:] = frames[linked, 1:-1]
-            frames[linked, 1] = block[linked, 1]
+            frames[linked, 1] = block[linked, at]
         elif (row := self._bare(probe, int(ip[0]))) >= 0:
             frames = np.column_stack([ip, block[:, 1 + row], found])
         lengths = np.count_nonzero(frames, axis=1)
         cut = cut | (lengths > stack.depth)
         return Walked(frames=frames[:, : stack.depth], cut=cut)
+
+    def _unchained(self, ip: int) -> int:
+        """Which word of the top has the return address at a place, where the chain does not lead
+        before a function has a frame, and behind that: in its register (1) or stored (2); 0 where
+        it leads there."""
+        if not ip & EXACT:
+            return 0
+        rules, known = self._code.rules(ip & ~EXACT), self._frames
+        if rules is None:
+            return int(self._code.begins(ip & ~EXACT))
+        if rules.cfa != (known.stack, 0):
+            return 0 if known.back in rules.saved else 1
+        return 2 if known.back in rules.saved else 1
 
     def _linked(self, probe: Probe, ip: int, link: Block, apart: Block) -> NDArray[np.bool_]:
         """Tell which of n hits at a place have the return address in its register (``link``
@@ -135,8 +151,8 @@ class _Reader:
         rules, known = self._code.rules(ip & ~EXACT), self._frames
         if rules is None:
             out[:] = self._code.begins(ip & ~EXACT)
-        elif known.back not in rules.saved:
-            out[:] = True
+        elif known.back not in rules.saved:  # or no longer, beside a record that is still in use
+            out[:] = rules.saved.get(known.frame) != -2 * known.word
         else:
             frame, (register, distance) = rules.saved.get(known.frame), rules.cfa
             if frame is not None and register == known.stack:
@@ -147,7 +163,7 @@ class _Reader:
     def _is_fresh(self, at: int, link: Block) -> NDArray[np.bool_]:
         """Tell which of n hits at a place, behind where the register was stored, have it as it was:
         code that keeps no frame pointers gets here also after it has called others."""
-        before = self._code.rules(at - INSTRUCTION)
+        before = self._code.rules(at - 1)  # of the instruction before
         if before is not None and self._frames.back not in before.saved:
             return np.ones(len(link), bool)
         (one,) = self._stacks.code(self._header).frames(np.array([at | EXACT], np.uint64))

@@ -10,6 +10,7 @@ from functools import cached_property
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.inject.runtime_steps import Row, Step
 from ftpatch.layout import constants, pack, structure
 from ftpatch.probe.fetching import Fetching
@@ -65,21 +66,27 @@ class Tables:
     first ones, may be traps; None for all."""
 
     def __init__(
-        self, places: Sequence[Place], probes: Sequence[Probe], *, searched: int | None = None
+        self,
+        order: ByteOrder,
+        places: Sequence[Place],
+        probes: Sequence[Probe],
+        *,
+        searched: int | None = None,
     ) -> None:
+        self._order = order
         self._searched = len(places) if searched is None else searched
-        self._told = _told(probes)
+        self._told = _told(probes, order)
         self._places, self._probes = places, probes
 
     def pack(self, at: int) -> bytes:
         """Pack them for the link address ``at``, starting with a struct probe_table."""
         steps = [self._numbered(row) for probe in self._probes for row in probe.fetching.steps]
-        places = np.zeros(len(self._places), structure("probe_place"))
+        places = self._rows(len(self._places), "probe_place")
         places["address"] = [place.address for place in self._places]
         places["detour"] = [place.detour for place in self._places]
         places["count"] = [place.probes for place in self._places]
         places["first"] = _firsts(places["count"])
-        probes = np.zeros(len(self._probes), structure("probe"))
+        probes = self._rows(len(self._probes), "probe")
         probes["handler"] = [probe.handler for probe in self._probes]
         probes["flags"] = [probe.flags for probe in self._probes]
         probes["maxactive"] = [probe.maxactive or ANY for probe in self._probes]
@@ -93,7 +100,7 @@ class Tables:
         probes["hist_at"] = HEADER + len(self._told) + np.cumsum(hists) - hists
         probes["words"] = [probe.fetching.words for probe in self._probes]
         probes["fetch"] = _firsts(counts)
-        fetches = np.zeros(len(steps), structure("fetch"))
+        fetches = self._rows(len(steps), "fetch")
         if steps:
             fetches["op"], fetches["what"], fetches["value"] = zip(*steps, strict=True)
         parts = [places.tobytes(), probes.tobytes(), fetches.tobytes()]
@@ -102,6 +109,7 @@ class Tables:
             starts.append(starts[-1] + len(part))
         table = pack(
             "probe_table",
+            self._order,
             places=starts[0],
             probes=starts[1],
             fetches=starts[2],
@@ -113,6 +121,9 @@ class Tables:
             traps=sum(place.trap for place in self._places),
         )
         return b"".join([table, *parts, self._told])
+
+    def _rows(self, count: int, name: str) -> NDArray[np.void]:
+        return np.zeros(count, self._order.record(structure(name)))
 
     def _numbered(self, row: Row) -> Row:
         """A step, with the ``r`` probes that follow a function instead of its address: how many,
@@ -144,10 +155,10 @@ def _firsts(counts: NDArray[np.uint32]) -> NDArray[np.uint32]:
     return (np.cumsum(counts) - counts).astype(np.uint32)
 
 
-def _told(probes: Sequence[Probe]) -> bytes:
+def _told(probes: Sequence[Probe], order: ByteOrder) -> bytes:
     """The trace's entries for all probes, with their texts, padded to a whole page."""
     texts = [probe.text.encode() for probe in probes]
-    told = np.zeros(len(probes), structure("trace_probe"))
+    told = np.zeros(len(probes), order.record(structure("trace_probe")))
     told["ip"] = [probe.ip for probe in probes]
     told["words"] = [probe.fetching.words for probe in probes]
     told["flags"] = [probe.flags for probe in probes]

@@ -156,7 +156,8 @@ def _target(
     if laid_in_id(loaded.file) is not None:
         reason = "its file has a tracer or probes of ftpatch"
         raise UsageError(loaded.path, reason, "start the program without them")
-    mover, functions = mover_of(arch.name), read_functions(image)
+    functions = read_functions(image)
+    mover = mover_of(arch.name, functions.is_second)
     if functions.resolvers:
         chosen = implementations(loaded, others, functions, arch)
         functions = replace(functions, chosen=chosen)

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 
 from ftpatch.arch import name_of_machine, supports
 from ftpatch.arch.registers import registers_of
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.errors import InputError, UsageError
 from ftpatch.layout import constants, structure, unpack
 from ftpatch.probe import Definition, parse_probe
@@ -46,7 +47,8 @@ MAX_TEXT = 1 << 16
 class Probe:
     """A recorded probe. ``ip``: link address; ``words`` of values per event; ``faults``: a first
     word tells which reads failed; ``missed``: nmissed; ``way``: pad, jump, pun or trap;
-    ``tells_cut``: the last byte of a string tells whether it was truncated."""
+    ``tells_cut``: the last byte of a string tells whether it was truncated; ``order`` of the bytes
+    of a string in its words."""
 
     definition: Definition
     ip: int
@@ -55,6 +57,7 @@ class Probe:
     missed: int
     way: str
     tells_cut: bool
+    order: ByteOrder
 
     @property
     def name(self) -> str:
@@ -117,7 +120,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
         raise InputError(header.path, f"cannot read: {error.strerror}") from None
     out = []
     for number in range(header.probes):
-        told = unpack("trace_probe", raw, number * TOLD)
+        told = unpack("trace_probe", header.order, raw, number * TOLD)
         words, flags, at, length = (told[name] for name in ("words", "flags", "text", "length"))
         if length > MAX_TEXT or not AT <= at <= at + length <= header.header_size:
             raise InputError(header.path, f"the definition of probe {number} is not in its header")
@@ -139,6 +142,7 @@ def read_probes(fd: int, header: Header) -> list[Probe]:
             missed=told["missed"],
             way=WAYS.get(flags >> WAY_SHIFT, ""),
             tells_cut=bool(flags & CUT),
+            order=header.order,
         )
         as_told = probe.returns == bool(flags & RETURN) and bool(found.stack) == bool(flags & CALLS)
         if words != _words(probe) or words > MAX_WORDS or not as_told:

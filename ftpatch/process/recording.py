@@ -8,6 +8,7 @@ import os
 import time
 from dataclasses import dataclass
 
+from ftpatch.core.byte_order import NATIVE
 from ftpatch.errors import InputError, UsageError
 from ftpatch.io.cleanup import CLEANUP
 from ftpatch.layout import constants, offset_of, structure, texts, unpack
@@ -58,7 +59,7 @@ def is_recording(process: Process) -> bool | None:
     try:
         with memory_file(process, os.O_RDONLY) as fd:
             target = MemoryTarget(process, fd)
-            found = _recorded(target, recall(process))
+            found = _current(target, recall(process))
             held = target.read(found.address + offset_of("trace_header", "off"), WORD)
     except (InputError, UsageError):
         return None
@@ -66,7 +67,7 @@ def is_recording(process: Process) -> bool | None:
 
 
 def _found(target: MemoryTarget, entry: Entry | None) -> Recorded:
-    """The same, looking again where it was just beginning the next file."""
+    """The same, looking again where it has none for a moment."""
     for _ in range(LOOKS):
         try:
             return _recorded(target, entry)
@@ -75,9 +76,24 @@ def _found(target: MemoryTarget, entry: Entry | None) -> Recorded:
     return _recorded(target, entry)
 
 
+def _current(target: MemoryTarget, entry: Entry | None) -> Recorded:
+    """The same, looking again only where a full file says that there is a next one: whoever asks
+    for the state of any process need not wait for those that record nothing."""
+    for _ in range(LOOKS):
+        try:
+            return _recorded(target, entry)
+        except _BetweenFiles:
+            time.sleep(PAUSE)
+    return _recorded(target, entry)
+
+
+class _BetweenFiles(UsageError):
+    """The file that is mapped is full, and the next one not yet there."""
+
+
 def _recorded(target: MemoryTarget, entry: Entry | None) -> Recorded:
     """Find the file of a process among what it has mapped; a forked child has its parent's, too."""
-    process, others = target.process, list[int]()
+    process, others, between = target.process, list[int](), False
     inside = read_status(process.place).get("NSpid", str(process.pid)).split()[-1]
     for one in read_maps(process):
         if not (one.shared and one.writable and one.inode) or one.offset:
@@ -85,15 +101,18 @@ def _recorded(target: MemoryTarget, entry: Entry | None) -> Recorded:
         raw = target.read(one.start, SIZE)
         if raw is None or not raw.startswith(MAGIC):
             continue
-        header = unpack("trace_header", raw)
+        header = unpack("trace_header", NATIVE, raw)
         pid = header["pid"]
         if header["flags"] & constants["TRACE_NEXT"]:
+            between |= str(pid) == inside
             continue
         if str(pid) == inside and header["tracer"] != constants["TRACER_NOP"]:
             name = "" if one.deleted else os.fsdecode(one.path)
             return Recorded(entry.trace if entry else name, one.start)
         if str(pid) != inside:
             others.append(pid)
+    if between:
+        raise _BetweenFiles(None, f"{process}: it has just begun another trace file", "try again")
     if others:
         reason = f"{process}: it has no trace file of its own yet, but that of process {others[0]}"
         raise UsageError(None, reason, f"use --pid {others[0]}")

@@ -11,6 +11,8 @@ from typing import NamedTuple
 import numpy as np
 
 from ftpatch.arch.arguments import convention_of
+from ftpatch.arch.instruction_set import marks_functions
+from ftpatch.core.byte_order import NATIVE, ByteOrder
 from ftpatch.debuginfo.declarations import Declaration, Declarations, Parameter
 from ftpatch.debuginfo.types import Kind, Member, Type
 from ftpatch.errors import InputError
@@ -53,6 +55,19 @@ class _Function:
     declaration: Declaration
     program: Program
 
+    @property
+    def order(self) -> ByteOrder:
+        """That of its program."""
+        return self.program.image.elf.order if self.program.image else NATIVE
+
+
+@dataclass(frozen=True)
+class _Told:
+    """What the bytes of a value do not say: their ``order``, and the ``symbol`` of an address."""
+
+    order: ByteOrder
+    symbol: Callable[[int], str]
+
 
 class Arguments:
     """Decodes the arguments of a recording's calls. Debug information is read when the first of
@@ -89,7 +104,7 @@ class Arguments:
             # The tracer puts zeros where the stack may end.
             words = _without_zeros(words)
         out = [
-            Argument(one.name, _argument(one, words, declared.word, symbol))
+            Argument(one.name, _argument(one, words, declared.word, _Told(found.order, symbol)))
             for one in declared.parameters
         ]
         return out + [Argument("...", None)] * declared.variadic
@@ -136,11 +151,19 @@ class Arguments:
         origin, program = self._recording.headers[header], self._recording.program_of(header)
         pairs = [(origin.bias, program), *((one.bias, lib) for one, lib in program.libraries)]
         for bias, one in pairs:
-            at = np.array([(address - bias) & WHOLE], np.uint64)
+            at = np.array([_plain(one, address - bias) & WHOLE], np.uint64)
             (name,), starts, known = one.lookup(at)
             if known[0] and starts[0] == at[0]:
                 return name
         return ""
+
+
+def _plain(program: Program, address: int) -> int:
+    """The address of a function that a pointer leads to: without what says its instruction set."""
+    if program.image is None:
+        return address
+    skeleton = program.image.elf.skeleton
+    return address & ~marks_functions(skeleton.machine, skeleton.elf_class)
 
 
 def _without_zeros(words: list[int | None]) -> list[int | None]:
@@ -151,9 +174,7 @@ def _without_zeros(words: list[int | None]) -> list[int | None]:
     return words[:kept] + [None] * (len(words) - kept)
 
 
-def _argument(
-    one: Parameter, words: Sequence[int | None], width: int, symbol: Callable[[int], str]
-) -> Shown:
+def _argument(one: Parameter, words: Sequence[int | None], width: int, told: _Told) -> Shown:
     place = one.place
     if one.type.kind is Kind.COMPOSITE and not one.type.members and one.type.size <= 1:
         return Shown("{}", {})
@@ -165,8 +186,10 @@ def _argument(
     raw: list[int | None] = []
     for word in place.words:
         held = words[word] if word >= 0 else None
-        raw += [None] * width if held is None else held.to_bytes(8, "little")[:width]
-    return _Reader(raw, place.missing, symbol).shown(one.type, 0)
+        raw += [None] * width if held is None else told.order.packed(held % (1 << 8 * width), width)
+    if told.order.big and one.type.size < width:
+        raw = raw[width - one.type.size :]  # a register's right end
+    return _Reader(raw, place.missing, told).shown(one.type, 0)
 
 
 def _missing(where: str) -> Shown:
@@ -176,10 +199,9 @@ def _missing(where: str) -> Shown:
 class _Reader:
     """Reads values from an argument's bytes; None stands for those that are not recorded."""
 
-    def __init__(
-        self, raw: Sequence[int | None], missing: str, symbol: Callable[[int], str]
-    ) -> None:
-        self._raw, self._lost, self._symbol = raw, missing, symbol
+    def __init__(self, raw: Sequence[int | None], missing: str, told: _Told) -> None:
+        self._raw, self._lost, self._order = raw, missing, told.order
+        self._symbol = told.symbol
 
     def shown(self, one: Type, at: int) -> Shown:
         """The value of a type that begins at an offset."""
@@ -194,10 +216,10 @@ class _Reader:
             return _missing(self._lost)
         raw = bytes(byte for byte in held if byte is not None)
         if one.kind is Kind.FLOAT:
-            return _float(raw)
+            return _float(raw, self._order)
         if one.kind in (Kind.OTHER_FLOAT, Kind.EXTENDED, Kind.COMPLEX, Kind.VECTOR):
             return _missing("float")
-        return self._integer(one, int.from_bytes(raw, "little"))
+        return self._integer(one, self._order.integer(raw))
 
     def _composite(self, one: Type, at: int) -> Shown:
         known = [byte for byte in self._raw[at : at + one.size] if byte is not None]
@@ -225,8 +247,9 @@ class _Reader:
         held = self._raw[first // 8 : -(-last // 8)]
         if None in held or len(held) < -(-last // 8) - first // 8:
             return _missing(self._lost)
-        whole = int.from_bytes(bytes(byte for byte in held if byte is not None), "little")
-        value = whole >> first % 8 & ((1 << part.bits) - 1)
+        whole = self._order.integer(bytes(byte for byte in held if byte is not None))
+        behind = -last % 8 if self._order.big else first % 8
+        value = whole >> behind & ((1 << part.bits) - 1)
         if part.type.kind in (Kind.SIGNED, Kind.CHAR) and value >> part.bits - 1:
             value -= 1 << part.bits
         return self._integer(part.type, value & ((1 << 8 * part.type.size) - 1))
@@ -249,8 +272,8 @@ class _Reader:
         return Shown(str(number), number)
 
 
-def _float(raw: bytes) -> Shown:
-    value = np.frombuffer(raw, "<f4" if len(raw) == 4 else "<f8")[0]
+def _float(raw: bytes, order: ByteOrder) -> Shown:
+    value = np.frombuffer(raw, order.kind(f"f{len(raw)}"))[0]
     text = str(value)
     return Shown(text, float(text) if math.isfinite(value) else text)
 

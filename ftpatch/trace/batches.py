@@ -3,23 +3,21 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.core.columns import among
-from ftpatch.errors import InputError
 from ftpatch.trace.ahead import ahead
-from ftpatch.trace.chunks import HEADER, MAGIC, Chunks
+from ftpatch.trace.chunks import MAGIC, Chunks
 from ftpatch.trace.clock import Clock
 from ftpatch.trace.decode import BLOCK, Decoded, Event, decode
+from ftpatch.trace.word_file import HEADER, WordFile, read_head, read_words
 
-__all__ = ["BATCH_WORDS", "Batch", "Batches", "batch_of", "read_words"]
+__all__ = ["BATCH_WORDS", "Batch", "Batches", "batch_of"]
 
 BATCH_WORDS = 1 << 17
 """Words decoded at a time: more columns than that leave the caches."""
@@ -47,13 +45,13 @@ class Batch:
 
 
 class Batches:
-    """All events of all traces: ``files`` are their paths and descriptors, ``rings`` those that may
-    be overwritten meanwhile. ``torn`` counts chunks that end in an invalid event, ``overrun`` those
+    """All events of all traces: ``files`` are theirs, ``rings`` the numbers of those that may be
+    overwritten meanwhile. ``torn`` counts chunks that end in an invalid event, ``overrun`` those
     that were overwritten since they were found. Raises InputError if a file cannot be read."""
 
     def __init__(
         self,
-        files: Sequence[tuple[Path, int]],
+        files: Sequence[WordFile],
         chunks: Chunks,
         times: Sequence[Clock],
         rings: Collection[int] = (),
@@ -90,10 +88,8 @@ class Batches:
     def _is_there(self, chunk: int) -> bool:
         """Test whether a chunk is still the one that was found: its mark goes before all else."""
         chunks = self._chunks
-        head = np.zeros(HEADER.itemsize // 8, np.uint64)
         file = self._files[int(chunks.file[chunk])]
-        read_words(file, int(chunks.offset[chunk]) - HEADER.itemsize, head)
-        found = head.view(HEADER)[0]
+        (found,) = read_head(file, int(chunks.offset[chunk]) - HEADER.itemsize)
         return bool(
             found["magic"] == MAGIC
             and found["base"] == chunks.base[chunk]
@@ -213,21 +209,6 @@ class Batches:
 def _width(longest: int) -> int:
     """Words of a row that has room for a chunk of so many."""
     return -(-max(longest, 1) // BLOCK) * BLOCK
-
-
-def read_words(file: tuple[Path, int], at: int, row: NDArray[np.uint64]) -> None:
-    """Fill a zeroed row of words, uint64[n], from a file's offset ``at`` on: its path, for errors,
-    and descriptor. What is behind its end stays zero. Raises InputError."""
-    path, fd = file
-    room, done = row.view(np.uint8).data, 0
-    try:
-        while done < len(room):
-            got = os.preadv(fd, [room[done:]], at + done)
-            if not got:  # the file has shrunk: treat the rest as never written
-                break
-            done += got
-    except OSError as error:
-        raise InputError(path, f"cannot read: {error.strerror}") from None
 
 
 def batch_of(

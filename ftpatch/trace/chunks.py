@@ -12,12 +12,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
-from ftpatch.layout import constants, offset_of, structure
+from ftpatch.layout import constants, offset_of
 from ftpatch.trace.clock import Clock
 from ftpatch.trace.header import Events, Header
+from ftpatch.trace.word_file import HEADER, heads_of
 
 __all__ = [
-    "HEADER",
     "MAGIC",
     "Chunks",
     "are_chunks",
@@ -31,8 +31,6 @@ __all__ = [
 
 MAGIC = constants["CHUNK_MAGIC"]
 """The first word of a chunk."""
-HEADER = structure("trace_chunk")
-"""A chunk's header."""
 CLEARED = constants["CHUNK_CLEARED"]
 LAST = np.iinfo(np.uint64).max
 BEGUN = offset_of("trace_chunk", "held")
@@ -241,7 +239,7 @@ def chunk_headers(
         count = (len(raw) - HEADER.itemsize) // size + 1
         places = np.arange(count, dtype=np.int64) * size
         heads = np.frombuffer(raw, np.uint8)[places[:, None] + np.arange(HEADER.itemsize)]
-        yield at + places, heads.view(HEADER).ravel()
+        yield at + places, heads_of(heads, header.order)
         number += count
 
 

@@ -70,6 +70,6 @@ def _moved_together(path: Path, file: BinaryIO, used: int) -> int:
     file.seek(start)
     file.write(held)
     file.seek(offset_of("trace_header", "accounts"))
-    file.write(start.to_bytes(8, "little"))
+    file.write(header.order.packed(start, 8))
     file.flush()
     return start + len(held)

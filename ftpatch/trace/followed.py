@@ -17,7 +17,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
-from ftpatch.trace.chunks import HEADER
 from ftpatch.trace.clock import clocks
 from ftpatch.trace.decode import BLOCK, Decoded
 from ftpatch.trace.growing import Growing
@@ -27,6 +26,7 @@ from ftpatch.trace.reader import Opened, OpenFile, processes_in
 from ftpatch.trace.rotated import is_rotated, runs_of
 from ftpatch.trace.source import Recording
 from ftpatch.trace.window import Window
+from ftpatch.trace.word_file import HEADER
 
 __all__ = ["Followed", "Pace"]
 
@@ -192,7 +192,7 @@ class Followed(Opened):
         self.sources.append(source)
         self.headers.append(source.header)
         self.clocks.append(clocks(self.headers)[-1])
-        self.files.append((source.header.path, source.fd))
+        self.files.append(source.words)
         self._update_processes()
         self._files.append(self._file(len(self.headers) - 1, source))
         self.recording.name(self._process(len(self.headers) - 1))

@@ -19,14 +19,15 @@ from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
 from ftpatch.layout import constants, offset_of
-from ftpatch.trace.chunks import HEADER, are_chunks, are_damaged, chunk_headers
+from ftpatch.trace.chunks import are_chunks, are_damaged, chunk_headers
 from ftpatch.trace.header import MAX_READ, Flag, Header, parse_header, with_losses
 from ftpatch.trace.reader import OpenFile
+from ftpatch.trace.word_file import HEADER, heads_of
 
 __all__ = ["FOUND", "Growing"]
 
-FOUND = [("at", "<i8"), *((name, "<i8") for name in ("tid", "number", "open", "thread"))]
-FOUND.append(("base", "<u8"))
+FOUND = [("at", "i8"), *((name, "i8") for name in ("tid", "number", "open", "thread"))]
+FOUND.append(("base", "u8"))
 """A chunk that was found: the file offset of its header, and what that says."""
 MAX_EMPTY = 256
 """Maximum number of places without a chunk that are looked at again, of those handed out last. What
@@ -189,7 +190,8 @@ class Growing:
             raw = os.pread(self._fd, HEADER.itemsize, place)
         except OSError as error:
             raise InputError(self.header.path, f"cannot read: {error.strerror}") from None
-        return np.frombuffer(raw.ljust(HEADER.itemsize, b"\0"), HEADER)
+        whole = np.frombuffer(raw.ljust(HEADER.itemsize, b"\0"), np.uint8)
+        return heads_of(whole, self.header.order)
 
     def _read(self) -> bytes:
         try:

@@ -10,8 +10,9 @@ from dataclasses import dataclass, replace
 from enum import IntEnum, IntFlag
 from pathlib import Path
 
+from ftpatch.core.byte_order import BIG, LITTLE, ByteOrder
 from ftpatch.errors import InputError
-from ftpatch.layout import constants, structure, texts, unpack
+from ftpatch.layout import constants, offset_of, structure, texts, unpack
 from ftpatch.trace.losses import ACCOUNT, Loss, by_thread_text, losses_of, read_losses
 from ftpatch.trace.lost_events import Reason, lost_by, lost_text
 from ftpatch.trace.mapped import Mapped, read_mapped, read_objects
@@ -100,12 +101,14 @@ TRACERS = {Events.HITS: Tracer.PROBES, Events.ACCESSES: Tracer.WATCH}
 
 @dataclass(frozen=True, kw_only=True)
 class Header:
-    """A trace's header. ``path`` is the trace's, ``image`` that of the recorded program; sizes and
-    ``length`` (the file's current one) in bytes, ``ticks`` of a clock with ``hz`` per second,
-    ``realtime`` in nanoseconds since 1970; ``ended_ticks`` is valid with Flag.ENDED."""
+    """A trace's header. ``path`` is the trace's, ``image`` that of the recorded program;
+    ``order`` is that of the file's bytes; sizes and ``length`` (the file's current one) in bytes,
+    ``ticks`` of a clock with ``hz`` per second, ``realtime`` in nanoseconds since 1970;
+    ``ended_ticks`` is valid with Flag.ENDED."""
 
     path: Path
     length: int
+    order: ByteOrder
     header_size: int
     chunk_size: int
     tracer: Tracer
@@ -294,7 +297,8 @@ def with_losses(fd: int, header: Header) -> Header:
     """Read what the threads of a trace lost. Raises OSError."""
     if not header.accounted or not 0 < header.accounts < header.length:
         return header  # none, or behind the file's end, where they may be anywhere
-    return replace(header, known_losses=read_losses(fd, header.accounts, header.accounted))
+    known = read_losses(fd, header.accounts, header.accounted, header.order)
+    return replace(header, known_losses=known)
 
 
 def parse_header(path: Path, raw: bytes, length: int) -> Header:
@@ -305,7 +309,8 @@ def parse_header(path: Path, raw: bytes, length: int) -> Header:
         raise InputError(path, "not a trace file", hint)
     if len(raw) < SIZE:
         raise InputError(path, f"the header is truncated after {len(raw)} bytes")
-    held = unpack("trace_header", raw)
+    order = _order(raw)
+    held = unpack("trace_header", order, raw)
     version, header_size, chunk_size = held["version"], held["header_size"], held["chunk_size"]
     together = bool(held["flags"] & Flag.TOGETHER)
     if version != (VERSION_TOGETHER if together else VERSION):
@@ -320,15 +325,16 @@ def parse_header(path: Path, raw: bytes, length: int) -> Header:
     if held["tracer"] not in list(Tracer):
         raise InputError(path, f"tracer {held['tracer']} is not known")
     tracer = Tracer(held["tracer"])
-    libraries, unknown = read_mapped(raw[:header_size])
+    libraries, unknown = read_mapped(raw[:header_size], order)
     objects: tuple[Mapped, ...] = ()
     if together and tracer not in (*CALLING, Tracer.PROBES):
         raise InputError(path, f"the {tracer.name.lower()} tracer records no others' events")
     if tracer in (Tracer.PROBES, Tracer.WATCH) or together:
-        libraries, unknown, objects = (), 0, read_objects(raw)
+        libraries, unknown, objects = (), 0, read_objects(raw, order)
     return Header(
         path=path,
         length=length,
+        order=order,
         header_size=header_size,
         chunk_size=chunk_size,
         tracer=Tracer(tracer),
@@ -361,6 +367,13 @@ def parse_header(path: Path, raw: bytes, length: int) -> Header:
         off=held["off"] & constants["OFF_NOW"],
         grown=held["grown"],
     )
+
+
+def _order(raw: bytes) -> ByteOrder:
+    """That of the machine that wrote the header: in the other one, its version has no name."""
+    at = offset_of("trace_header", "version")
+    version = BIG.integer(raw[at : at + structure("trace_header")["version"].itemsize])
+    return BIG if version in (VERSION, VERSION_TOGETHER) else LITTLE
 
 
 def _text(raw: bytes) -> str:

@@ -9,6 +9,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.layout import constants, structure
 
 __all__ = ["ACCOUNT", "REASONS", "Loss", "by_thread", "by_thread_text", "losses_of", "read_losses"]
@@ -50,12 +51,13 @@ class Loss:
         return sum(self.lost) + self.overwritten
 
 
-def read_losses(fd: int, start: int, count: int) -> tuple[Loss, ...]:
+def read_losses(fd: int, start: int, count: int, order: ByteOrder) -> tuple[Loss, ...]:
     """Read ``count`` accounts from a file's offset ``start`` on, as far as they are there, and sum
     them up by thread. Raises OSError."""
     count = min(count, MAX_ACCOUNTS)
     raw = os.pread(fd, count * ACCOUNT.itemsize, start)
-    held = np.frombuffer(raw[: len(raw) // ACCOUNT.itemsize * ACCOUNT.itemsize], ACCOUNT)
+    raw = raw[: len(raw) // ACCOUNT.itemsize * ACCOUNT.itemsize]
+    held = np.frombuffer(raw, order.record(ACCOUNT))
     held = held[(held["tid"] != 0) & ((held["lost"] != 0).any(axis=1) | (held["overwritten"] != 0))]
     columns = (held[name].tolist() for name in ("tid", "lost", "overwritten"))
     return by_thread(

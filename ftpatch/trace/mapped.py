@@ -10,6 +10,7 @@ from __future__ import annotations
 import os
 from dataclasses import dataclass
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.layout import constants, offset_of, structure, unpack
 
 __all__ = ["AT", "Mapped", "read_mapped", "read_objects"]
@@ -36,13 +37,13 @@ class Mapped:
     path: str
 
 
-def read_objects(raw: bytes) -> tuple[Mapped, ...]:
+def read_objects(raw: bytes, order: ByteOrder) -> tuple[Mapped, ...]:
     """Read the other objects loaded with a probed or watched program from its header. No event
     refers to their ranges; corrupt entries are left out."""
     found: list[Mapped] = []
     at = AT
     while at + FIXED <= len(raw):
-        one, length = _mapped(raw, at)
+        one, length = _mapped(raw, at, order)
         if length <= FIXED or length % 8 or at + length > len(raw):
             break
         if one.size and one.path and one.base + one.size < 1 << 64:
@@ -51,7 +52,7 @@ def read_objects(raw: bytes) -> tuple[Mapped, ...]:
     return tuple(found)
 
 
-def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
+def read_mapped(raw: bytes, order: ByteOrder) -> tuple[tuple[Mapped, ...], int]:
     """Read the libraries in a header, and count corrupt entries. An entry longer than the header
     ends the table; a range that no event can refer to, or that overlaps another library's, is left
     out."""
@@ -60,7 +61,7 @@ def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
     size = len(raw)
     raw += bytes(FIXED)  # so that a last entry with a bad length stays readable
     while at < size:
-        one, length = _mapped(raw, at)
+        one, length = _mapped(raw, at, order)
         if not length:
             break
         if length <= FIXED or length % 8 or at + length > size:
@@ -79,9 +80,9 @@ def read_mapped(raw: bytes) -> tuple[tuple[Mapped, ...], int]:
     return tuple(found), wrong
 
 
-def _mapped(raw: bytes, at: int) -> tuple[Mapped, int]:
+def _mapped(raw: bytes, at: int, order: ByteOrder) -> tuple[Mapped, int]:
     """An entry, and the length it claims."""
-    held = unpack("trace_library", raw, at)
+    held = unpack("trace_library", order, raw, at)
     length = held["length"]
     path = os.fsdecode(raw[at + FIXED : at + length].partition(b"\0")[0])
     fields = ("start", "size", "base", "bias", "image_id")

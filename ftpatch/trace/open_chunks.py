@@ -14,23 +14,23 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.errors import InputError
-from ftpatch.trace.batches import BATCH_WORDS, read_words
-from ftpatch.trace.chunks import HEADER, MAGIC
+from ftpatch.trace.batches import BATCH_WORDS
+from ftpatch.trace.chunks import MAGIC
 from ftpatch.trace.clock import Clock
 from ftpatch.trace.decode import BLOCK, TYPE, Decoded, decode
+from ftpatch.trace.word_file import HEADER, WordFile, read_head, read_words
 
 __all__ = ["CHUNK", "Behind", "OpenChunks", "Part"]
 
 CHUNK = [
-    *((name, "<i4") for name in ("file", "thread", "idle")),
-    *((name, "<i8") for name in ("at", "room", "read", "open", "tail", "number", "began")),
-    *((name, "<u8") for name in ("base", "last", "mark", "first")),
+    *((name, "i4") for name in ("file", "thread", "idle")),
+    *((name, "i8") for name in ("at", "room", "read", "open", "tail", "number", "began")),
+    *((name, "u8") for name in ("base", "last", "mark", "first")),
     ("ring", "?"),
 ]
 """A chunk, the thread's ``number``-th: the file offset of its first event ``at``, the words that it
@@ -80,11 +80,11 @@ class Part:
 
 
 class OpenChunks:
-    """The chunks of several ``files``, paths and descriptors, with their ``clocks``: both may get
+    """The chunks of several ``files``, with their ``clocks``: both may get
     more. ``torn`` counts those that end in an invalid event, ``overrun`` those that were
     overwritten before they were read to their end."""
 
-    def __init__(self, files: Sequence[tuple[Path, int]], clocks: Sequence[Clock]) -> None:
+    def __init__(self, files: Sequence[WordFile], clocks: Sequence[Clock]) -> None:
         self._files, self._clocks = files, clocks
         self._chunks = np.zeros(0, CHUNK)
         self._settled = np.zeros(0, CHUNK)
@@ -134,9 +134,8 @@ class OpenChunks:
         """Find chunks of rings that are others by now, bool[n]: the mark goes before all else."""
         out = np.zeros(len(chunks), bool)
         for row in np.flatnonzero(chunks["ring"]).tolist():
-            one, head = chunks[row], np.zeros(HEADER.itemsize // 8, np.uint64)
-            read_words(self._files[one["file"]], int(one["at"]) - HEADER.itemsize, head)
-            found = head.view(HEADER)[0]
+            one = chunks[row]
+            (found,) = read_head(self._files[one["file"]], int(one["at"]) - HEADER.itemsize)
             same = found["base"] == one["first"] and found["number"] == one["number"]
             out[row] = found["magic"] != MAGIC or not same
         return out
@@ -188,7 +187,7 @@ class OpenChunks:
         if self._ends is None:
             return False
         for file, place, raw in self._ends:
-            path, fd = self._files[file]
+            path, fd, _ = self._files[file]
             try:
                 if os.pread(fd, len(raw), place) != raw:
                     return False

@@ -49,14 +49,14 @@ def read_profiles(trace: Trace, only: int | None = None) -> Totals:
 def _entries(trace: Trace, number: int) -> Iterator[NDArray[np.void]]:
     """Yield the entries of one chunk, including empty ones."""
     chunks = trace.chunks
-    path, fd = trace.files[int(chunks.file[number])]
+    path, fd, order = trace.files[int(chunks.file[number])]
     at, left = int(chunks.offset[number]), int(chunks.words[number]) * 8
     while left >= ENTRY.itemsize:
         try:
             raw = os.pread(fd, min(left, STEP) // ENTRY.itemsize * ENTRY.itemsize, at)
         except OSError as error:
             raise InputError(path, f"cannot read: {error.strerror}") from None
-        entries = np.frombuffer(raw, ENTRY, len(raw) // ENTRY.itemsize)
+        entries = np.frombuffer(raw, order.record(ENTRY)).astype(ENTRY, copy=False)
         if not len(entries):  # the file has shrunk
             return
         yield entries[(entries["func"] > 0) & (entries["func"] <= MAX_FUNC)]

@@ -19,6 +19,7 @@ from ftpatch.trace.header import Header, open_trace
 from ftpatch.trace.rotated import merged, runs_of
 from ftpatch.trace.source import Recording
 from ftpatch.trace.window import Window
+from ftpatch.trace.word_file import WordFile
 
 __all__ = ["OpenFile", "Opened", "Trace", "open_files", "processes_in"]
 
@@ -29,6 +30,11 @@ class OpenFile:
 
     fd: int
     header: Header
+
+    @property
+    def words(self) -> WordFile:
+        """The file, for what reads its words."""
+        return WordFile(self.header.path, self.fd, self.header.order)
 
 
 def open_files(paths: Sequence[Path]) -> list[OpenFile]:
@@ -65,7 +71,7 @@ class Opened:
         self.sources = [*sources]
         self.headers = [source.header for source in self.sources]
         self.clocks: list[Clock] = clocks(self.headers)
-        self.files = [(source.header.path, source.fd) for source in self.sources]
+        self.files = [one.words for one in self.sources]
         self._runs_known = runs_of(self.headers)
 
     @property

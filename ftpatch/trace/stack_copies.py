@@ -37,9 +37,9 @@ def unwound(stacks: Stacks, header: int, ip: Block, block: Block, depth: int) ->
     known = stacks.registers(header)
     registers = registers_of(stacks.arch(header))
     numbers = registers.numbers
-    first = registers.copied or 0
+    copied = registers.in_copies(REGISTERS)
     named = {numbers[name]: row for row, name in enumerate(known.names) if name in numbers}
-    held_by = {at: row for at, row in named.items() if first <= at < first + REGISTERS}
+    held_by = {at: row for at, row in named.items() if at in copied}
     count = np.minimum(block[:, 0] & np.uint64(COUNT), np.uint64(WORDS)).astype(np.int64)
     words = block[:, 1 + REGISTERS :]
     there = np.arange(words.shape[1]) < count[:, None]
@@ -47,7 +47,7 @@ def unwound(stacks: Stacks, header: int, ip: Block, block: Block, depth: int) ->
     held = words[there]
     copies = Copies(
         ip=ip,
-        registers=block[:, 1 : 1 + REGISTERS][:, [number - first for number in held_by]],
+        registers=block[:, 1 : 1 + REGISTERS][:, [copied.index(number) for number in held_by]],
         numbers=list(held_by.values()),
         keys=row << PLACE_BITS | (held >> np.uint64(PLACE)).astype(np.int64),
         words=held & np.uint64((1 << PLACE) - 1),

@@ -125,7 +125,9 @@ class _Stacks:
             self.held[number, rows], self.known[number, rows] = value, there
         return ip, told & self.known[stack, rows]
 
-    def called(self, rows: NDArray[np.intp], rules: Rules, ip: int) -> tuple[Words, Mask]:
+    def called(
+        self, rows: NDArray[np.intp], rules: Rules, ip: int, *, exact: bool
+    ) -> tuple[Words, Mask]:
         """Restore the registers of the callers; return where these are returned to, and whether
         that is known. ``rules`` tell of the return address."""
         known = self.numbers
@@ -136,7 +138,12 @@ class _Stacks:
             cfa, there = self._above(rows, (known.stack, known.in_plt(ip, 0)))
         else:
             cfa, there = self._above(rows, rules.cfa)
-        ahead = cfa > sp  # or the walk would not end
+        before = cfa - np.uint64(known.room)
+        # Or the walk would not end. A function without a frame may have stored its return address.
+        ahead = before >= sp if exact else before > sp
+        for number, other in rules.moved.items():
+            if other in known.vectors:  # which no copy has
+                self.known[number, rows] = False
         places = {number: self._above(rows, place) for number, place in rules.pointed.items()}
         back, told = self.held[known.back, rows], there & self.known[known.back, rows]
         for number, at in rules.saved.items():
@@ -152,7 +159,7 @@ class _Stacks:
             self.held[number, rows], self.known[number, rows] = value, read
             if number == known.back:
                 back, told = value, read & ahead
-        self.held[known.stack, rows], self.known[known.stack, rows] = cfa, there
+        self.held[known.stack, rows], self.known[known.stack, rows] = before, there
         return back & np.uint64(known.address), told
 
 
@@ -211,13 +218,13 @@ def unwind(copies: Copies, code: Code, known: FrameRegisters, depth: int) -> Wal
             else:
                 rules = code.rules(at if exact else at - 1)
                 if rules is None and known.link and exact and code.begins(at):
-                    rules = Rules((known.stack, 0), {}, None, {})
+                    rules = Rules((known.stack, known.room), {}, None, {})
                 if rules is not None and _is_first(rules, known):
                     continue
                 if rules is None or not _is_known(rules, known, exact=exact):
                     cut[rows] = True
                     continue
-                ip[rows], told = stacks.called(rows, rules, at)
+                ip[rows], told = stacks.called(rows, rules, at, exact=exact)
                 told &= ip[rows] != 0
             cut[rows[~told]] = True
             more.append(rows[told])

@@ -164,7 +164,9 @@ def plan_attached(
     beside = [_Placed(one, hooked, room.place(one.loaded.span, hooked.parts)) for one in libraries]
     whole, table = stub, 0
     if beside:
-        whole, table = stub.with_data(libraries_table(_told(program, beside)), arch.page)
+        whole, table = stub.with_data(
+            libraries_table(_told(program, beside), arch.order), arch.page
+        )
     main = room.place(program.span, whole.parts, before=CODE, behind=STACK)
     sites = sum(int(one.mask.sum()) for one in chosen)
     shift = main.shift - program.bias

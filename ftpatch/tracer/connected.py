@@ -131,12 +131,13 @@ class Runtime:
             return
         place = (self._stub.address(LOOKUPS_NAME) or 0) + self._shift
         at = place + offset_of("lookups", "count", self.arch.name)
-        count = int.from_bytes(self._read(at, 4), "little")
+        count = self.arch.order.integer(self._read(at, 4))
         if count < constants["LOOKED_UP"]:
-            own = pack("looked_up", low=area.text[0], high=area.text[1], table=table + area.shift)
+            fields = {"low": area.text[0], "high": area.text[1], "table": table + area.shift}
+            own = pack("looked_up", self.arch.order, **fields)
             areas = place + offset_of("lookups", "area", self.arch.name)
             self._write(areas + count * len(own), own)
-            self._write(at, (count + 1).to_bytes(4, "little"))
+            self._write(at, self.arch.order.packed(count + 1, 4))
 
     @property
     def _looks(self) -> bool:
@@ -179,13 +180,14 @@ class Runtime:
             self._write(table, held)
             self._write(
                 self._config + offset_of("stub_config", "libraries", self.arch.name),
-                ((table - self.bias) % (1 << 64)).to_bytes(WORD, "little"),
+                self.arch.order.packed((table - self.bias) % (1 << 64), WORD),
             )
             rows = self._rows()
         at = rows[row][0] if row < len(rows) else table + sum(self._size(at) for at, _ in rows)
-        self._write(at, library.found() + library.told())
-        self._write(self._biases + WORD * row, (library.bias % (1 << 64)).to_bytes(WORD, "little"))
-        self._write(self._hooks + WORD * row, library.place.to_bytes(WORD, "little"))
+        self._write(at, library.found(self.arch.order) + library.told(self.arch.order))
+        bias = self.arch.order.packed(library.bias % (1 << 64), WORD)
+        self._write(self._biases + WORD * row, bias)
+        self._write(self._hooks + WORD * row, self.arch.order.packed(library.place, WORD))
         start = self._header + offset_of("trace_header", "libraries")
         at = start
         for at, known in self._told(start):
@@ -193,7 +195,7 @@ class Runtime:
                 break
             at += told_length(known.path)
         if at + told_length(library.path) <= start + ROOM:
-            self._write(at, library.told())
+            self._write(at, library.told(self.arch.order))
 
     @property
     def _table(self) -> int:
@@ -232,14 +234,14 @@ class Runtime:
             at += before + length
 
     def _size(self, at: int) -> int:
-        return FOUND + int.from_bytes(self._read(at + FOUND, 4), "little")
+        return FOUND + self.arch.order.integer(self._read(at + FOUND, 4))
 
     def _is_own(self, table: int) -> bool:
         maps = read_maps(self.target.process)
         return any(one.start <= table < one.end and one.writable and not one.inode for one in maps)
 
     def _word(self, at: int) -> int:
-        return int.from_bytes(self._read(at, WORD), "little")
+        return self.arch.order.integer(self._read(at, WORD))
 
     def _read(self, at: int, size: int) -> bytes:
         held = self.target.read(at, size)

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Final
 
 from ftpatch.arch import arch_named
+from ftpatch.core.byte_order import NATIVE
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import header_field
 from ftpatch.errors import FtpatchError, InputError, NoTable, UsageError
@@ -137,7 +138,7 @@ def _require_permitted(process: Process, path: Path) -> None:
         words = (process.place / "auxv").read_bytes()
     except OSError as error:
         raise InputError(path, f"cannot be traced: {error.strerror}") from None
-    pairs = [int.from_bytes(words[at : at + WORD], "little") for at in range(0, len(words), WORD)]
+    pairs = [NATIVE.integer(words[at : at + WORD]) for at in range(0, len(words), WORD)]
     if dict(zip(pairs[::2], pairs[1::2], strict=False)).get(AT_SECURE):
         raise UsageError(path, "it was started with privileges of its own (setuid, capabilities)")
     filters, own = (

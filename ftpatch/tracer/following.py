@@ -77,6 +77,8 @@ class Following:
     def before(self) -> None:
         """Called in the new process: wait until it is traced, and end it if it cannot be."""
         os.write(self._asked, os.getpid().to_bytes(8, "little"))
+        for fd in (self._asks, self._answered):  # else it would wait for ever if ftpatch is killed
+            os.close(fd)
         if os.read(self._answers, 1) != YES:
             os._exit(0)
 

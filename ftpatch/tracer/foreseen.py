@@ -40,7 +40,7 @@ OPENS = re.compile("dlm?open")
 STATIC = re.compile("_*(f?execve|execveat|posix_spawnp?|spawni|syscall)")
 """Those that a static program has if it starts others."""
 RUNTIMES = re.compile(
-    r"(ld-linux.*|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|atomic|asan|tsan|ubsan))[.-].*"
+    r"(ld-linux.*|ld64|lib(c|m|dl|rt|pthread|resolv|stdc\+\+|gcc_s|atomic|asan|tsan|ubsan))[.-].*"
 )
 """Libraries that start programs only for who asks them to: who imports that from them."""
 

@@ -24,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch import Arch
+from ftpatch.core.byte_order import NATIVE
 from ftpatch.errors import FtpatchError, InputError, NoTable, UsageError
 from ftpatch.ftrace.filter import Selection, expand, select_sites
 from ftpatch.image.injected import laid_in_at
@@ -266,4 +267,4 @@ def _stack(process: Process) -> int:
 
 
 def _word(value: int) -> bytes:
-    return (value % (1 << 64)).to_bytes(WORD, "little")
+    return NATIVE.packed(value % (1 << 64), WORD)

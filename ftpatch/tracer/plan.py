@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch import Arch, arch_of
+from ftpatch.arch import Arch, State, arch_of
 from ftpatch.core.changes import Changes
 from ftpatch.elf.properties import without_shadow_stack
 from ftpatch.elf.segments import header_field
@@ -44,8 +44,10 @@ from ftpatch.names.plt import Plt
 
 __all__ = ["Tracing", "plan_runtime", "plan_traced", "require_untraced", "traceable"]
 
-LATE = ("mcount", "_mcount")
-"""Called when the function already has a frame (gcc -pg without -mfentry)."""
+LATE = ("mcount", "_mcount", "__gnu_mcount_nc")
+"""Called when the function already has a frame (gcc -pg without -mfentry): where in that it keeps
+its return address, only its code tells."""
+FENTRY = "__fentry__"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -227,7 +229,7 @@ def _parts(image: Image, arch: Arch, tracing: Tracing) -> _Parts:
         whole = whole.knowing([(at + apart, fde + apart) for at, fde in user.unwind_rows()[1]])
     table = names = 0
     if tracing.libraries:
-        whole, table = whole.with_data(libraries_table(tracing.libraries), arch.page)
+        whole, table = whole.with_data(libraries_table(tracing.libraries, arch.order), arch.page)
     held, places = strings(tracing.strings)
     if places:
         whole, names = whole.with_data(held, arch.page)
@@ -263,19 +265,33 @@ def traceable(sites: Sites, mask: NDArray[np.bool_], *, libraries: bool) -> NDAr
             "no pad is large enough for a call",
             f"compile with -fpatchable-function-entry={sites.arch.pad_nops}",
         )
-    if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
+    if _calls_late(sites):
+        early = "-mfentry, or with " if FENTRY in sites.arch.mcount_names else ""
         raise UsageError(
             image.path,
             "its functions call mcount after the prologue: the return address cannot be found",
-            "compile with -mfentry, or with -fpatchable-function-entry=5",
+            f"compile with {early}-fpatchable-function-entry={sites.arch.pad_nops}",
         )
     return mask & ~_chained(sites)
 
 
+def _calls_late(sites: Sites) -> bool:
+    """Test whether they are calls of -pg: by what they call, or, where none reads as a pad or a
+    call of another form, by the image's symbols."""
+    if len(np.intersect1d(sites.addr, sites.targets.are(LATE))):
+        return True
+    tables = (sites.image.symbols, sites.image.dynamic_symbols)
+    names = any(len(table.rows_named(name, defined=False)) for table in tables for name in LATE)
+    return names and len(sites) > 0 and bool((sites.state == State.UNEXPECTED).all())
+
+
 def _chained(sites: Sites) -> NDArray[np.bool_]:
     """Sites of nested functions that call __fentry__ with more than the return address on the
-    stack, bool[n]: a tracer would mistake that for the caller's address. They are left out."""
+    stack, bool[n]: a tracer would mistake that for the caller's address; and of those that do not
+    call it, but are recorded. They are left out."""
     chain = np.frombuffer(sites.arch.chain, np.uint8)
+    if sites.arch.records_nested and not sites.abi.pad:
+        return np.asarray(sites.state == State.UNEXPECTED)
     if sites.abi.pad or not len(chain):
         return np.zeros(len(sites), bool)
     held, there = sites.image.elf.gather(sites.offset - len(chain), len(chain))

@@ -4,6 +4,7 @@
 from __future__ import annotations
 
 import contextlib
+import errno
 import os
 import re
 import shutil
@@ -329,7 +330,9 @@ def execute(
             preexec_fn=before if ignored or following else None,
         )
     except OSError as error:
-        raise InputError(words[0], f"cannot run: {error.strerror}") from None
+        foreign = "`ftpatch enable --tracer` makes a copy to run on the machine that it is for"
+        hint = foreign if error.errno == errno.ENOEXEC else ""
+        raise InputError(words[0], f"cannot run: {error.strerror}", hint) from None
     send = child.send_signal if following is None else following.send
     handlers = {number: signal.signal(number, signal.SIG_IGN) for number in IGNORED}
     for number in PASSED_ON:

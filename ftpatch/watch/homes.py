@@ -19,6 +19,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from ftpatch.arch import Arch, arch_of
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.elf.build_id import build_id_note
 from ftpatch.elf.headers import Segment
 from ftpatch.errors import UsageError
@@ -103,18 +104,19 @@ def slots_of(library: Image, address: int, arch: Arch) -> list[int]:
     return sorted(rows, key=lambda row: relocations.type[row] == arch.absolute)
 
 
-def pack_homes(homes: Sequence[Home | None]) -> bytes:
+def pack_homes(homes: Sequence[Home | None], order: ByteOrder) -> bytes:
     """Pack those of at most SLOTS watches, None for the program's."""
     out = b""
     for one in homes:
         fields = {} if one is None else {name: getattr(one, name) for name in Home.__slots__}
-        out += pack("watched_library", **fields)
+        out += pack("watched_library", order, **fields)
     return out.ljust(HOMES_SIZE, b"\0")
 
 
-def unpack_homes(raw: bytes) -> list[Home | None]:
+def unpack_homes(raw: bytes, order: ByteOrder) -> list[Home | None]:
     """Parse a table; as many as SLOTS, None for watches of the program."""
-    rows = [unpack("watched_library", raw, number * _HOME.itemsize) for number in range(SLOTS)]
+    at = (number * _HOME.itemsize for number in range(SLOTS))
+    rows = [unpack("watched_library", order, raw, place) for place in at]
     homes = (Home(**row | {"id": bytes(row["id"]).ljust(ID, b"\0")}) for row in rows)
     return [one if one.dynamic else None for one in homes]
 

@@ -15,6 +15,7 @@ from typing import Protocol
 import numpy as np
 
 from ftpatch.arch import Arch, arch_of
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.core.changes import NO_OWNER, Changes, Kind
 from ftpatch.elf.headers import Segment
 from ftpatch.elf.segments import header_field
@@ -127,11 +128,11 @@ def plan_first(image: Image, watches: Sequence[Watch], size: int, keeping: Keepi
     return _first(image, require_watchable(image), watches, size, keeping)
 
 
-def pack_tables(watches: Sequence[Watch]) -> bytes:
+def pack_tables(watches: Sequence[Watch], order: ByteOrder) -> bytes:
     """Pack the table of watches, behind it their rules, from TABLE_SIZE on, and behind these their
     libraries."""
-    homes = pack_homes([one.home for one in watches])
-    return pack_watches(watches) + pack_rules(watches) + homes
+    homes = pack_homes([one.home for one in watches], order)
+    return pack_watches(watches, order) + pack_rules(watches, order) + homes
 
 
 def require_watchable(image: Image) -> Arch:
@@ -222,13 +223,14 @@ def _laid_in(image: Image) -> InjectedWatches | None:
 
 def _watches(image: Image, laid: InjectedWatches) -> tuple[Watch, ...]:
     raw = image.elf.contents(laid.table, _size(laid), "table of watches").tobytes()
+    order = image.elf.order
     try:
-        told = unpack_watches(raw)
+        told = unpack_watches(raw, order)
         slots = [slot for slot, one in enumerate(told) if one is not None]
         watches = [one.watch for one in told if one is not None]
-        homes = unpack_homes(raw[TABLE_SIZE + RULES_SIZE :].ljust(HOMES_SIZE, b"\0"))
+        homes = unpack_homes(raw[TABLE_SIZE + RULES_SIZE :].ljust(HOMES_SIZE, b"\0"), order)
         at_home = [replace(one, home=homes[slot]) for one, slot in zip(watches, slots, strict=True)]
-        return with_rows(at_home, slots, raw[TABLE_SIZE:].ljust(RULES_SIZE, b"\0"))
+        return with_rows(at_home, slots, raw[TABLE_SIZE:].ljust(RULES_SIZE, b"\0"), order)
     except UsageError as error:
         raise InputError(image.path, f"its table of watches is corrupt: {error}") from None
 
@@ -242,8 +244,8 @@ def _first(image: Image, arch: Arch, watches: Sequence[Watch], size: int, keepin
     """Plan the first watches of a program."""
     linker = linker_place(image) if image.elf.segment(Segment.PT_INTERP) is not None else 0
     tracer, stub = watch_stub(image, arch.name)
-    whole, table_at = stub.with_data(pack_tables(watches), arch.page)
-    hooks = find_hooks(image, arch).pack()
+    whole, table_at = stub.with_data(pack_tables(watches, arch.order), arch.page)
+    hooks = find_hooks(image, arch).pack(arch.order)
     whole, hooks_at = whole.with_data(hooks, arch.page)
     laid = inject(
         image,
@@ -281,7 +283,7 @@ def _later(
     """Change only what differs, with one Change per entry of a table."""
     arch = arch_of(image.elf.skeleton.machine, image.elf.skeleton.elf_class)
     before = image.elf.contents(laid.table, _size(laid), "table of watches").tobytes()
-    after = pack_tables(watches)[: _size(laid)]
+    after = pack_tables(watches, image.elf.order)[: _size(laid)]
     entry = TABLE_SIZE // SLOTS
     old, new = (np.frombuffer(raw, np.uint8).reshape(-1, entry) for raw in (before, after))
     offset = laid.table + entry * np.arange(len(old), dtype=np.int64)
@@ -295,7 +297,7 @@ def _later(
         at = laid.config + offset_of("stub_config", name)
         width = structure("stub_config")[name].itemsize
         was = image.elf.contents(at, width, "configuration of its stub")[None]
-        new = np.frombuffer(value.to_bytes(width, "little"), np.uint8)[None]
+        new = np.frombuffer(image.elf.order.packed(value, width), np.uint8)[None]
         place = np.array([at], np.int64)
         parts.append(Changes.of(Kind.LITERAL, place, was, new, NO_OWNER).effective())
     assert arch is not None

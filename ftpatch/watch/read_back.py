@@ -54,4 +54,4 @@ def _number(image: Image, at: int, member: str) -> int:
     """A number of a stub's configuration."""
     place = at + offset_of("stub_config", member)
     raw = image.elf.contents(place, 8, "configuration of its stub")
-    return int.from_bytes(raw.tobytes(), "little")
+    return image.elf.order.integer(raw)

@@ -20,6 +20,7 @@ import numpy as np
 
 from ftpatch.arch import Arch, arch_of
 from ftpatch.arch.breakpoints import Breakpoints, breakpoints_of
+from ftpatch.core.byte_order import NATIVE
 from ftpatch.core.token import Token
 from ftpatch.errors import InputError, UsageError
 from ftpatch.image.injected import image_id, laid_in_id
@@ -105,7 +106,7 @@ def choose_watches(loaded: Sequence[Loaded], requests: Sequence[Request]) -> Cho
         watches, notes = apply_requests(
             (), spelled, slots=SLOTS, resolve=resolve, read_only=False, filtered=filtered
         )
-        pack_watches(watches)  # their names are not too long
+        pack_watches(watches, NATIVE)  # their names are not too long
     except UsageError as error:
         raise UsageError(error.path or program.path, error.reason, error.hint) from None
     if not watches:
@@ -141,7 +142,7 @@ def _used_address(library: Loaded, address: int, arch: Arch) -> int | None:
         for row in slots_of(library.file, address, arch):
             held, there = memory.read(library.above(int(relocations.place[row])), WORD)
             if there.all():
-                bound = int.from_bytes(held.tobytes(), "little")
+                bound = NATIVE.integer(held)
                 return (bound - int(relocations.addend[row])) % (1 << 64)
     return None
 
@@ -274,7 +275,7 @@ class Watching:
         """A variable's value before anything is recorded."""
         with memory_file(self._process, os.O_RDONLY) as fd:
             try:
-                return int.from_bytes(os.pread(fd, one.length, one.address), "little")
+                return NATIVE.integer(os.pread(fd, one.length, one.address))
             except (OSError, OverflowError):
                 return 0
 

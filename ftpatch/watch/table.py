@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ftpatch.core.byte_order import ByteOrder
 from ftpatch.errors import UsageError
 from ftpatch.layout import constants, pack, structure, unpack
 from ftpatch.watch.grammar import LENGTHS, parse_watch
@@ -38,7 +39,7 @@ class Told:
     refusal: int
 
 
-def pack_watches(watches: Sequence[Watch]) -> bytes:
+def pack_watches(watches: Sequence[Watch], order: ByteOrder) -> bytes:
     """Pack at most SLOTS watches; unused entries are zero. Raises UsageError for a symbol whose
     name is too long."""
     out = b""
@@ -49,6 +50,7 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
             raise UsageError(None, f"{text[:40].decode(errors='replace')}...: too long", hint)
         out += pack(
             "trace_watch",
+            order,
             address=watch.address,
             length=watch.length,
             type=TYPES[watch.type],
@@ -58,12 +60,13 @@ def pack_watches(watches: Sequence[Watch]) -> bytes:
     return out.ljust(TABLE_SIZE, b"\0")
 
 
-def unpack_watches(raw: bytes) -> list[Told | None]:
+def unpack_watches(raw: bytes, order: ByteOrder) -> list[Told | None]:
     """Parse a table by event numbers; None for unused entries. Raises UsageError for invalid
     contents, with a clause that names no place."""
     if len(raw) < TABLE_SIZE:
         raise UsageError(None, "truncated")
-    entries = (unpack("trace_watch", raw, number * _ENTRY.itemsize) for number in range(SLOTS))
+    at = (number * _ENTRY.itemsize for number in range(SLOTS))
+    entries = (unpack("trace_watch", order, raw, place) for place in at)
     return [_told(number, **entry) for number, entry in enumerate(entries)]
 
 

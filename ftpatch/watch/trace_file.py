@@ -15,6 +15,7 @@ from typing import Any, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.core.byte_order import NATIVE
 from ftpatch.layout import constants, offset_of, pack, structure, texts
 from ftpatch.trace.header import Flag, Tracer
 from ftpatch.trace.mapped import Mapped
@@ -25,8 +26,8 @@ from ftpatch.watch.watches import Watch
 __all__ = ["ROW", "TraceFile", "Traced"]
 
 ROW: Final = [
-    *((name, "<u8") for name in ("time", "ip", "before", "after")),
-    *((name, "<u4") for name in ("tid", "watch", "cpu")),
+    *((name, "u8") for name in ("time", "ip", "before", "after")),
+    *((name, "u4") for name in ("tid", "watch", "cpu")),
 ]
 """An access: ``time`` in nanoseconds of CLOCK_MONOTONIC."""
 HERTZ: Final = 10**9
@@ -135,17 +136,18 @@ class TraceFile:
         lost[constants["LOST_FULL"]] = self._full
         head = pack(
             "trace_header",
+            NATIVE,
             **self._fields,
             taken=self._taken,
             threads=len(self._threads),
             lost=lost,
             grown=-(-(HEADER_SIZE + self._taken) // constants["TRACE_UNIT"]),
         )
-        table = bytearray(pack_watches(self._watches))
+        table = bytearray(pack_watches(self._watches, NATIVE))
         for number, counts in enumerate(zip(self._hits, self._missed, strict=True)):
             for member, value in zip(("hits", "missed"), counts, strict=True):
                 at = number * ENTRY + offset_of("trace_watch", member)
-                table[at : at + 8] = value.to_bytes(8, "little")
+                table[at : at + 8] = NATIVE.packed(value, 8)
         whole = (head[:LIBRARIES] + self._objects).ljust(FIXED, b"\0") + bytes(table)
         os.pwrite(self._fd, whole, 0)
         os.truncate(self._fd, HEADER_SIZE + self._taken)
@@ -195,9 +197,8 @@ class TraceFile:
         if at + CHUNK > self._size:
             return None
         number = before.number + 1 if before else 0
-        head = pack(
-            "trace_chunk", magic=constants["CHUNK_MAGIC"], tid=tid, base=base, number=number
-        )
+        fields = {"magic": constants["CHUNK_MAGIC"], "tid": tid, "base": base, "number": number}
+        head = pack("trace_chunk", NATIVE, **fields)
         os.pwrite(self._fd, head[4:], at + 4)
         self._marks.append((base, at, head[:4]))
         self._taken += CHUNK
@@ -232,7 +233,7 @@ def _packed(objects: Sequence[Mapped]) -> bytes:
         path = os.fsencode(one.path)
         length = (structure("trace_library").itemsize + len(path) + 8) & ~7
         fields: dict[str, Any] = {"size": one.size, "base": one.base, "bias": one.bias}
-        entry = pack("trace_library", length=length, **fields) + path
+        entry = pack("trace_library", NATIVE, length=length, **fields) + path
         if LIBRARIES + len(out) + length + 8 <= FIXED:
             out += entry.ljust(length, b"\0")
     return out

@@ -42,7 +42,7 @@ def read_watched(fd: int, header: Header, *, plain: bool = True) -> list[Told | 
     except OSError as error:
         raise InputError(header.path, f"cannot read: {error.strerror}") from None
     try:
-        told = unpack_watches(raw)
+        told = unpack_watches(raw, header.order)
     except UsageError as error:
         raise InputError(header.path, f"its watches are corrupt: {error}") from None
     if plain:

@@ -32,6 +32,45 @@ static long write_(int fd, const void *data, ulong size)
 
 	__asm__ volatile("svc 0" : "+r"(x0) : "r"(x1), "r"(x2), "r"(x8) : "memory");
 	return x0;
+#elif defined(__arm__)
+	register long r0 __asm__("r0") = fd;
+	register const void *r1 __asm__("r1") = data;
+	register ulong r2 __asm__("r2") = size;
+	register long r7 __asm__("r7") = 4;
+
+	__asm__ volatile("svc 0" : "+r"(r0) : "r"(r1), "r"(r2), "r"(r7) : "memory");
+	return r0;
+#elif defined(__riscv) || defined(__loongarch__)
+	register long a0 __asm__("a0") = fd;
+	register const void *a1 __asm__("a1") = data;
+	register ulong a2 __asm__("a2") = size;
+	register long a7 __asm__("a7") = 64;
+
+#ifdef __riscv
+	__asm__ volatile("ecall" : "+r"(a0) : "r"(a1), "r"(a2), "r"(a7) : "memory");
+#else
+	__asm__ volatile("syscall 0" : "+r"(a0) : "r"(a1), "r"(a2), "r"(a7)
+			 : "memory", "t0", "t1", "t2", "t3", "t4", "t5", "t6", "t7", "t8");
+#endif
+	return a0;
+#elif defined(__s390x__)
+	register long r2 __asm__("2") = fd;
+	register const void *r3 __asm__("3") = data;
+	register ulong r4 __asm__("4") = size;
+
+	__asm__ volatile("svc 4" : "+d"(r2) : "d"(r3), "d"(r4) : "memory", "cc");
+	return r2;
+#elif defined(__powerpc64__)
+	register long r0 __asm__("r0") = 4;
+	register long r3 __asm__("r3") = fd;
+	register const void *r4 __asm__("r4") = data;
+	register ulong r5 __asm__("r5") = size;
+
+	__asm__ volatile("sc" : "+r"(r0), "+r"(r3), "+r"(r4), "+r"(r5) : : "memory", "cr0", "ctr",
+			 "r6", "r7", "r8", "r9", "r10", "r11", "r12");
+	return r3;
+#else
+#error "write(2) of this architecture is not known here"
 #endif
 }
 

@@ -53,28 +53,6 @@
 	.cfi_endproc
 	.endm
 
-#ifdef TOGETHER
-#define ftrace_caller ftrace_site_caller	/* probes.S has the other */
-#endif
-#if (!defined(PROBES) && !defined(REGS)) || defined(TOGETHER)	/* probes.S and regs.S have their own */
-	.globl	ftrace_caller
-	.type	ftrace_caller, @function
-#ifdef ARGS
-	.globl	ftrace_regs_caller
-	.type	ftrace_regs_caller, @function
-#endif
-	.p2align 6
-ftrace_caller:
-#ifdef ARGS
-ftrace_regs_caller:			/* arguments are always readable */
-#endif
-	caller
-	.size	ftrace_caller, . - ftrace_caller
-#ifdef ARGS
-	.size	ftrace_regs_caller, . - ftrace_regs_caller
-#endif
-
-#ifndef TOGETHER
 /* From the thunk of a PLT entry, which does what a site does, and then what the entry did:
  *
  *     mov x9, x30
@@ -83,14 +61,7 @@ ftrace_regs_caller:			/* arguments are always readable */
  *     .word ip - the address after the bl
  *
  * The ip is the entry's: thunks have no names. */
-	.globl	ftrace_plt_caller
-	.type	ftrace_plt_caller, @function
-	.p2align 6
-ftrace_plt_caller:
-	caller	thunk=1
-	.size	ftrace_plt_caller, . - ftrace_plt_caller
-#endif
-#endif
+#include "callers.h"
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
  * the CFA, which is the slot, is on its stack: unwind.h. But a signal handler's return address

@@ -71,6 +71,10 @@ enum { POPPED = 256 }; /* bytes of arguments; more are assumed only if nothing e
 #define SYS_rt_sigtimedwait 177
 #define SYS_rt_sigsuspend 179
 #define SYS_munmap 91
+#define SYS_open 5
+#define SYS_readlink 85
+#define SYS_unlink 10
+#define SYS_ftruncate 93
 #define SYS_mprotect 125
 #define SYS_mremap 163
 #define SYS_mmap 192 /* mmap2, which counts pages */
@@ -120,35 +124,8 @@ long syscall6(long number, long a, long b, long c, long d, long e, long f)
 	__attribute__((visibility("hidden")));
 
 /* mmap2, whose last argument counts pages */
-static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
-{
-	return syscall6(192, (long)at, (long)size, protection, flags, fd, 0);
-}
-
-static inline long munmap_(ulong at, ulong size)
-{
-	return syscall6(91, (long)at, (long)size, 0, 0, 0, 0);
-}
-
-static inline long open_(const char *path, int flags, int mode)
-{
-	return syscall6(5, (long)path, flags, mode, 0, 0, 0);
-}
-
-static inline long readlink_(const char *path, char *to, ulong size)
-{
-	return syscall6(85, (long)path, (long)to, (long)size, 0, 0, 0);
-}
-
-static inline long unlink_(const char *path)
-{
-	return syscall6(10, (long)path, 0, 0, 0, 0, 0);
-}
-
-static inline long truncate_(long fd, u64 size)
-{
-	return syscall6(93, fd, (long)size, 0, 0, 0, 0);
-}
+#define LENGTHS_IN_PAIRS /* of registers */
+#include "file_calls.h"
 
 static inline long fallocate_(long fd, u64 size)
 {
@@ -247,12 +224,7 @@ static inline u64 vector_(u32 number)
 #define TRAP_BEHIND 1
 
 void trap_restorer(void) __attribute__((visibility("hidden")));
-
-static inline void restored_by(ulong *flags, void **restorer)
-{
-	*flags |= 0x04000000; /* SA_RESTORER */
-	*restorer = trap_restorer;
-}
+#define TRAP_RESTORER trap_restorer
 
 /* A signal handler's context, with SA_SIGINFO, up to the registers (arch/x86/include/uapi/asm). */
 struct context {

@@ -15,21 +15,9 @@
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
-#ifdef TOGETHER
-#define ftrace_caller ftrace_site_caller	/* probes.S has the other */
-#endif
-#if (!defined(REGS) && !defined(PROBES)) || defined(TOGETHER) /* regs.S and probes.S have their own */
-	.globl	ftrace_caller
-	.type	ftrace_caller, @function
-#ifdef ARGS
-	.globl	ftrace_regs_caller
-	.type	ftrace_regs_caller, @function
-#endif
-	.p2align 6
-ftrace_caller:
-#ifdef ARGS
-ftrace_regs_caller:			/* arguments are always readable */
-#endif
+/* From a site, or from the `thunk` of a PLT entry: that has the ip behind its jump, relative to the address
+ * after its call. */
+	.macro	caller thunk=0
 	.cfi_startproc
 #ifdef NOP
 	ret
@@ -37,16 +25,20 @@ ftrace_regs_caller:			/* arguments are always readable */
 	save	eax, edx, ecx
 	movl	12(%esp), %eax		/* ip */
 	leal	16(%esp), %edx		/* location of the return address */
+	.if	\thunk
+	addl	6(%eax), %eax
+	.else
 	cmpb	$0x59, (%eax)		/* popl %ecx: gcc keeps a nested function's ... */
 	jne	1f
 	addl	$4, %edx		/* ... static chain there, around a call of __fentry__ */
 1:
+	.endif
 	movl	%edx, %ecx		/* which is the slot */
 #ifdef ARGS
-	leal	4(%edx), %eax		/* arguments */
-	pushl	%eax
+	leal	4(%edx), %edx		/* arguments */
+	pushl	%edx
 	.cfi_adjust_cfa_offset 4
-	movl	16(%esp), %eax
+	movl	%ecx, %edx
 #endif
 	call	trace_entry
 #ifdef ARGS
@@ -57,11 +49,16 @@ ftrace_regs_caller:			/* arguments are always readable */
 	ret
 #endif
 	.cfi_endproc
-	.size	ftrace_caller, . - ftrace_caller
-#ifdef ARGS
-	.size	ftrace_regs_caller, . - ftrace_regs_caller
-#endif
-#endif
+	.endm
+
+/* From the thunk of a PLT entry:
+ *
+ *     call ftrace_plt_caller
+ *     jmp *slot or jmp *slot(%ebx)	# ff 25 or ff a3, 4 bytes; into the library
+ *     .long ip - the address after the call
+ *
+ * The ip is the entry's: thunks have no names. */
+#include "callers.h"
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
  * the CFA is on its stack, the slot is CFA - 4: unwind.h. To an unwinder the CFA is that of

@@ -26,6 +26,9 @@
 #ifdef __riscv_flen
 #error "compile with -march=rv64ima -mabi=lp64: floating-point registers hold arguments and results, and are not saved"
 #endif
+#ifdef __loongarch_hard_float
+#error "compile with -mabi=lp64s: floating-point registers hold arguments and results, and are not saved"
+#endif
 
 /* Else atomic operations are calls into libgcc; clang asks for -mno-outline-atomics. */
 #if defined(__aarch64__) && !defined(__clang__)
@@ -86,12 +89,27 @@ struct ftrace_regs {
 struct ftrace_regs {
 	unsigned long gpr[32], nip, link, ctr, xer, ccr;
 };
+#elif defined(__arm__)
+struct ftrace_regs {
+	unsigned long r[13], sp, lr, pc, cpsr;
+};
+#elif defined(__s390x__)
+/* As struct user_regs_struct begins. gprs[1] is the site's; a function returns to what gprs[14] holds. */
+struct ftrace_regs {
+	unsigned long psw_mask, psw_addr, gprs[16];
+};
+#elif defined(__loongarch_lp64)
+/* Named as in struct pt_regs. regs[12], $t0, is the site's; a function returns to what regs[1] holds. */
+struct ftrace_regs {
+	unsigned long regs[32], csr_era;
+};
 #else
-#error "registers are for x86-64, i386, arm64, riscv64 and ppc64le"
+#error "registers are for x86-64, i386, arm, arm64, riscv64, s390x, ppc64le and loongarch64"
 #endif
 
 /* At the entry: where an argument is, of integers and pointers alone. Those that no register is left
- * for (behind the sixth of x86-64, the eighth of arm64, riscv64 and ppc64le, all of i386) are on the stack. */
+ * for (behind the sixth of x86-64, the eighth of arm64, riscv64, ppc64le and loongarch64, the fifth of
+ * s390x, the fourth of arm, all of i386) are on the stack. */
 static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsigned int n)
 {
 #if defined(__x86_64__)
@@ -110,6 +128,12 @@ static inline unsigned long *ftrace_regs_argument(struct ftrace_regs *regs, unsi
 	return n < 8 ? &regs->a0 + n : (unsigned long *)regs->sp + (n - 8);
 #elif defined(__powerpc64__)
 	return n < 8 ? &regs->gpr[3 + n] : (unsigned long *)regs->gpr[1] + 4 + n;
+#elif defined(__arm__)
+	return n < 4 ? &regs->r[n] : (unsigned long *)regs->sp + (n - 4);
+#elif defined(__s390x__)
+	return n < 5 ? &regs->gprs[2 + n] : (unsigned long *)regs->gprs[15] + 20 + (n - 5);
+#elif defined(__loongarch_lp64)
+	return n < 8 ? &regs->regs[4 + n] : (unsigned long *)regs->regs[3] + (n - 8);
 #else
 	return n < 8 ? &regs->regs[n] : (unsigned long *)regs->sp + (n - 8);
 #endif
@@ -128,6 +152,12 @@ static inline unsigned long ftrace_regs_get_return_value(const struct ftrace_reg
 	return regs->a0;
 #elif defined(__powerpc64__)
 	return regs->gpr[3];
+#elif defined(__arm__)
+	return regs->r[0];
+#elif defined(__s390x__)
+	return regs->gprs[2];
+#elif defined(__loongarch_lp64)
+	return regs->regs[4];
 #else
 	return regs->ax;
 #endif
@@ -141,6 +171,12 @@ static inline void ftrace_regs_set_return_value(struct ftrace_regs *regs, unsign
 	regs->a0 = value;
 #elif defined(__powerpc64__)
 	regs->gpr[3] = value;
+#elif defined(__arm__)
+	regs->r[0] = value;
+#elif defined(__s390x__)
+	regs->gprs[2] = value;
+#elif defined(__loongarch_lp64)
+	regs->regs[4] = value;
 #else
 	regs->ax = value;
 #endif
@@ -150,6 +186,10 @@ static inline unsigned long ftrace_regs_get_stack_pointer(const struct ftrace_re
 {
 #if defined(__powerpc64__)
 	return regs->gpr[1];
+#elif defined(__s390x__)
+	return regs->gprs[15];
+#elif defined(__loongarch_lp64)
+	return regs->regs[3];
 #else
 	return regs->sp;
 #endif
@@ -157,10 +197,14 @@ static inline unsigned long ftrace_regs_get_stack_pointer(const struct ftrace_re
 
 static inline unsigned long ftrace_regs_get_instruction_pointer(const struct ftrace_regs *regs)
 {
-#if defined(__aarch64__) || defined(__riscv)
+#if defined(__aarch64__) || defined(__riscv) || defined(__arm__)
 	return regs->pc;
 #elif defined(__powerpc64__)
 	return regs->nip;
+#elif defined(__s390x__)
+	return regs->psw_addr;
+#elif defined(__loongarch_lp64)
+	return regs->csr_era;
 #else
 	return regs->ip;
 #endif
@@ -169,10 +213,14 @@ static inline unsigned long ftrace_regs_get_instruction_pointer(const struct ftr
 /* At the entry: let another function run in place of this one, with its arguments. */
 static inline void ftrace_regs_set_instruction_pointer(struct ftrace_regs *regs, unsigned long ip)
 {
-#if defined(__aarch64__) || defined(__riscv)
+#if defined(__aarch64__) || defined(__riscv) || defined(__arm__)
 	regs->pc = ip;
 #elif defined(__powerpc64__)
 	regs->nip = ip;
+#elif defined(__s390x__)
+	regs->psw_addr = ip;
+#elif defined(__loongarch_lp64)
+	regs->csr_era = ip;
 #else
 	regs->ip = ip;
 #endif
@@ -191,6 +239,15 @@ static inline void ftrace_override_function_with_return(struct ftrace_regs *regs
 	__asm__("j 2f\n1:\tret\n2:\tlla %0, 1b" : "=r"(at));
 #elif defined(__powerpc64__)
 	__asm__("bcl 20, 31, 2f\n2:\tmflr %0\n\tb 3f\n1:\tblr\n3:\taddi %0, %0, 1b - 2b" : "=b"(at) : : "lr");
+#elif defined(__arm__)
+	__asm__("b 2f\n1:\tbx lr\n2:\tadr %0, 1b" : "=r"(at));
+#ifdef __thumb__
+	at |= 1;
+#endif
+#elif defined(__s390x__)
+	__asm__("j 2f\n1:\tbr %%r14\n2:\tlarl %0, 1b" : "=d"(at));
+#elif defined(__loongarch_lp64)
+	__asm__("b 2f\n1:\tjr $ra\n2:\tla.pcrel %0, 1b" : "=r"(at));
 #else
 	__asm__("b 2f\n1:\tret\n2:\tadr %0, 1b" : "=r"(at));
 #endif

@@ -42,18 +42,7 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define TID_LAST (-0x7000 - 2560)
 #define TID_STEP -4
 
-/* Many a number is as small as the id of a container's first process; glibc (nptl/descr.h) has two
- * pointers of a list before the id, musl (pthread_impl.h) has the struct begin 32 bytes before it,
- * with a pointer to itself. */
-#define TID_CHECKED
-static inline int is_tid(ulong at)
-{
-	const ulong *before = (const ulong *)at;
-
-	if (at % sizeof(ulong))
-		return 0;
-	return (before[-1] > PAGE && before[-2] > PAGE) || before[-4] == at - 32;
-}
+#include "checked_tid.h"
 
 /* arch/powerpc/include/uapi/asm: unistd_64.h (made of syscall.tbl), fcntl.h, mman.h, socket.h */
 #define SYS_read 3
@@ -83,16 +72,27 @@ static inline int is_tid(ulong at)
 #define SYS_mmap 90
 #define SYS_munmap 91
 #define SYS_mremap 163
+#define SYS_openat 286
+#define SYS_readlinkat 296
+#define SYS_unlinkat 292
+#define SYS_ftruncate 93
+#define SYS_fallocate 309
+#define SYS_fstatfs 100
+#define SYS_epoll_pwait 303
+#define SYS_epoll_pwait2 441
+#define SYS_io_pgetevents 388
+#define SYS_io_uring_enter 426
+#define SYS_memfd_create 360
+#define SYS_ppoll 281
+#define SYS_pselect6 280
+#define SYS_rt_sigpending 175
+#define SYS_rt_sigsuspend 178
+#define SYS_rt_sigtimedwait 176
 #define O_NOFOLLOW_ 0100000
 #define MAP_NORESERVE_ 0x40
 #define SO_PEERCRED 21
 #define SO_RCVTIMEO 18
 #define SO_SNDTIMEO 19
-#define AT_FDCWD -100
-
-struct timespec_ {
-	long seconds, nanoseconds;
-};
 
 /* An error is its number, with the summary overflow bit of cr0. */
 static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
@@ -112,58 +112,107 @@ static inline long syscall6(long number, long a, long b, long c, long d, long e,
 	return r3;
 }
 
-static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
+#include "file_calls.h"
+
+/* Saved by a detour (probes.S), and restored but for r1 and r13. */
+enum register_number { REGISTER_LR = 32, REGISTER_CTR, REGISTER_CR, REGISTER_XER, REGISTERS_KEPT };
+struct registers {
+	ulong r[36];       /* as instructions number them; then those above */
+	ulong back, place; /* of a hit: into the detour; number of the place */
+};
+
+static inline ulong stack_pointer(const struct registers *regs)
 {
-	return syscall6(90, (long)at, (long)size, protection, flags, fd, 0);
+	return regs->r[1];
 }
 
-static inline long munmap_(ulong at, ulong size)
+/* The location of the return address on function entry. */
+static inline ulong *return_place(struct registers *regs)
 {
-	return syscall6(91, (long)at, (long)size, 0, 0, 0, 0);
+	return &regs->r[REGISTER_LR];
 }
 
-static inline long open_(const char *path, int flags, int mode)
+/* The back chain leads along the callers' frames; each has the return address of whoever it calls. */
+#define FRAME_POINTER(regs) (*(volatile const ulong *)(regs)->r[1])
+#define FRAME_CHAIN
+#define FRAME_RETURN 16 /* psABI, ELFv2, 2.2.2.1: "LR Save Doubleword" */
+#define SLOT_OF(at) ((at) - FRAME_RETURN)
+#define is_signed_handler is_handler
+#define unsigned_(address) (address)
+#define SIGNED_BITS CALLS_BITS /* an address has no more */
+#define UNWOUND /* the calls that led to a hit can be recorded */
+/* LR, r1, and of those that calls keep r18 to r31. */
+#define COPIED_REGISTER(n) ((n) < 1 ? REGISTER_LR : (n) < 2 ? 1 : (n) + 16)
+#define COPIED_LINK 0
+
+static inline u64 register_(const struct registers *regs, u32 number)
 {
-	return syscall6(286, AT_FDCWD, (long)path, flags, mode, 0, 0);
+	return regs->r[number < REGISTERS_KEPT ? number : 0];
 }
 
-static inline long readlink_(const char *path, char *to, ulong size)
+/* The double in f1 to f31, then f0; the same again, as the float that it is. No code of the runtime uses
+ * them, so only here may the assembler have them. */
+static inline u64 vector_(u32 number)
 {
-	return syscall6(296, AT_FDCWD, (long)path, (long)to, (long)size, 0, 0);
+	u64 held = 0;
+
+	switch (number) {
+#define AS(n, insn) __asm__ __volatile__(insn " " #n ", %0" : "=m"(held)); break;
+#define VECTOR(n) case ((n) - 1) & 31: AS(n, "stfd%U0%X0") case (((n) - 1) & 31) + 32: AS(n, "stfs%U0%X0")
+		VECTOR(0) VECTOR(1) VECTOR(2) VECTOR(3) VECTOR(4) VECTOR(5) VECTOR(6) VECTOR(7)
+		VECTOR(8) VECTOR(9) VECTOR(10) VECTOR(11) VECTOR(12) VECTOR(13) VECTOR(14) VECTOR(15)
+		VECTOR(16) VECTOR(17) VECTOR(18) VECTOR(19) VECTOR(20) VECTOR(21) VECTOR(22) VECTOR(23)
+		VECTOR(24) VECTOR(25) VECTOR(26) VECTOR(27) VECTOR(28) VECTOR(29) VECTOR(30) VECTOR(31)
+#undef VECTOR
+#undef AS
+	}
+	return held;
 }
 
-static inline long unlink_(const char *path)
+/* A signal handler's context, up to the registers (arch/powerpc/include/uapi/asm: ucontext.h, sigcontext.h,
+ * elf.h for gp_regs). */
+struct context {
+	ulong before[29]; /* struct ucontext up to its gp_regs */
+	ulong r[32], ip;
+};
+
+/* library_probes.S has put more into the detour's frame. */
+#define LIBRARY_CALLER ftrace_library_caller
+#define LIBRARY_REGS_CALLER ftrace_library_caller
+
+/* Go on at another place. */
+static inline void goes_on(struct context *context, ulong ip)
 {
-	return syscall6(292, AT_FDCWD, (long)path, 0, 0, 0, 0);
+	context->ip = ip;
 }
 
-static inline long truncate_(long fd, u64 size)
+/* The signals blocked when this one arrived. */
+static inline u64 *signal_mask(struct context *context)
 {
-	return syscall6(93, fd, (long)size, 0, 0, 0, 0);
+	return (u64 *)((char *)context + 40);
 }
 
-static inline long fallocate_(long fd, u64 size)
+/* No place has a trap, since no call is redirected: system_calls.c. */
+#define LEAD_JUMP 4 /* bytes */
+#define LEAD_REACH 0x2000000ul
+#define LEAD_RESULT(call) ((call)->args[0])
+
+#ifdef REGS
+#include "ftrace_regs.h"
+
+/* Of the bl before `ip`. */
+static inline ulong site_of(ulong ip)
 {
-	return syscall6(309, fd, 0, 0, (long)size, 0, 0);
+	return ip - 4;
 }
 
-/* RLIMIT_FSIZE */
-static inline void file_limit(u64 limit[2])
-{
-	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
-}
+ulong function_of(ulong site) __attribute__((visibility("hidden")));
 
-/* Bytes that a file system has left for us, by fstatfs (<asm-generic/statfs.h>); 0 if it does not tell. */
-static inline u64 room_left(long fd)
+/* Where a function returns to, which trace_return() writes elsewhere. */
+static inline void goes_back(struct ftrace_regs *regs, ulong parent)
 {
-	u64 held[15];
-
-	return syscall6(100, fd, (long)held, 0, 0, 0, 0) ? 0 : held[4] * held[1]; /* f_bavail, f_bsize */
+	regs->nip = regs->link = parent;
 }
-
-static inline u64 divide(u64 number, u64 by)
-{
-	return number / by;
-}
+#endif
 
 #endif

@@ -19,34 +19,18 @@
 	.file	"entry.S"
 #include "offsets.h"
 #include "save.h"
-	.abiversion 2
+#include "toc.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
-
-/* r2 for the runtime: whoever is entered first has another. */
-	.macro	own_toc
-	bcl	20, 31, 9f		/* is no call to branch prediction */
-9:	mflr	2
-	addis	2, 2, (.TOC. - 9b)@ha
-	addi	2, 2, (.TOC. - 9b)@l
-	.endm
 
 	.macro	address to, symbol
 	addis	\to, 2, \symbol@toc@ha
 	addi	\to, \to, \symbol@toc@l
 	.endm
 
-	.globl	ftrace_caller
-	.type	ftrace_caller, @function
-#ifdef ARGS
-	.globl	ftrace_regs_caller
-	.type	ftrace_regs_caller, @function
-#endif
-	.p2align 6
-ftrace_caller:
-#ifdef ARGS
-ftrace_regs_caller:			/* arguments are always readable */
-#endif
+/* What a site calls, or the `thunk` of a PLT call stub: the ip is LR, or in the thunk's last word relative to
+ * that. */
+	.macro	caller thunk=0
 	.cfi_startproc
 	entered
 #ifdef NOP
@@ -61,6 +45,10 @@ ftrace_regs_caller:			/* arguments are always readable */
 #else
 	save
 	mr	3, 0			/* ip */
+	.if	\thunk
+	lwa	4, 16(3)
+	add	3, 3, 4
+	.endif
 	addi	4, 1, SAVED_PARENT	/* location of the return address */
 	addi	5, 1, SAVED		/* the slot */
 	addi	6, 1, SAVED_ARGUMENTS	/* arguments, if wanted */
@@ -70,10 +58,16 @@ ftrace_regs_caller:			/* arguments are always readable */
 #endif
 	bctr
 	.cfi_endproc
-	.size	ftrace_caller, . - ftrace_caller
-#ifdef ARGS
-	.size	ftrace_regs_caller, . - ftrace_regs_caller
-#endif
+	.endm
+
+/* From the thunk of a PLT call stub, which does what a site does, and then what the stub did:
+ *
+ *     mflr r0; bl ftrace_plt_caller
+ *     four instructions
+ *     .long ip - the address after the bl
+ *
+ * The ip is the stub's: thunks have no names. */
+#include "callers.h"
 
 /* An unwinder that meets return_to_handler evaluates expressions for the function's real caller; the CFA,
  * which is the slot, is on their stack: unwind.h. A signal handler's return address (addi r1, r1, 128, which
@@ -168,13 +162,17 @@ return_to_handler:
 	held_or_searched CALLER_SIZE, OF_CALLER
 	held_or_searched LR_SIZE, OF_LR
 	held_or_searched TOC_SIZE, OF_TOC
+#if defined(PROBES) || defined(REGS)
+	bl	ftrace_returned		/* LR & -256: less than 256 bytes from the start */
+#else
 	volatile std
 	mr	5, 3			/* the value, if wanted */
 	addi	3, 1, PLACE
 	addi	4, 1, KEPT		/* the slot */
 	own_toc
-	bl	trace_return		/* LR & -256: less than 256 bytes from the start */
+	bl	trace_return		/* the same */
 	volatile ld
+#endif
 	ld	2, SAVED_TOC(1)
 	ld	0, PLACE(1)
 	mtlr	0

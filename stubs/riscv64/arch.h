@@ -42,63 +42,11 @@ static inline void thread_pointer_known(ulong hwcap2, int dynamic)
 #define TID_LAST -2560
 #define TID_STEP -4
 
-/* Many a number is as small as the id of a container's first process; glibc (nptl/descr.h) has two
- * pointers of a list before the id, musl (pthread_impl.h) has the struct begin 32 bytes before it,
- * with a pointer to itself. */
-#define TID_CHECKED
-static inline int is_tid(ulong at)
-{
-	const ulong *before = (const ulong *)at;
+#include "checked_tid.h"
 
-	if (at % sizeof(ulong))
-		return 0;
-	return (before[-1] > PAGE && before[-2] > PAGE) || before[-4] == at - 32;
-}
+#include "generic_numbers.h"
 
-/* include/uapi/asm-generic/unistd.h */
-#define SYS_read 63
-#define SYS_write 64
-#define SYS_close 57
-#define SYS_clock_gettime 113
-#define SYS_prctl 167
-#define SYS_getpid 172
-#define SYS_getppid 173
-#define SYS_gettid 178
-#define SYS_rt_sigprocmask 135
-#define SYS_madvise 233
-#define SYS_getcwd 17
-#define SYS_getuid 174
-#define SYS_socket 198
-#define SYS_connect 203
-#define SYS_recvmsg 212
-#define SYS_setsockopt 208
-#define SYS_getsockopt 209
-#define SYS_statx 291
-#define SYS_getrlimit 163
-#define SYS_nanosleep 101
-#define SYS_membarrier 283
-#define SYS_tgkill 131
-#define SYS_rt_sigaction 134
-#define SYS_mprotect 226
-#define SYS_mmap 222
-#define SYS_munmap 215
-#define SYS_mremap 216
-#define SYS_rt_sigpending 136
-#define SYS_rt_sigtimedwait 137
-#define SYS_rt_sigsuspend 133
-#define SYS_pselect6 72
-#define SYS_ppoll 73
-#define SYS_epoll_pwait 22
-#define SYS_memfd_create 279
-#define SYS_io_pgetevents 292
-#define SYS_io_uring_enter 426
-#define SYS_epoll_pwait2 441
 #define O_NOFOLLOW_ 0400000
-#define AT_FDCWD -100
-
-struct timespec_ {
-	long seconds, nanoseconds;
-};
 
 static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
 {
@@ -117,59 +65,7 @@ static inline long syscall6(long number, long a, long b, long c, long d, long e,
 	return a0;
 }
 
-static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
-{
-	return syscall6(SYS_mmap, (long)at, (long)size, protection, flags, fd, 0);
-}
-
-static inline long munmap_(ulong at, ulong size)
-{
-	return syscall6(SYS_munmap, (long)at, (long)size, 0, 0, 0, 0);
-}
-
-static inline long open_(const char *path, int flags, int mode)
-{
-	return syscall6(56, AT_FDCWD, (long)path, flags, mode, 0, 0);
-}
-
-static inline long readlink_(const char *path, char *to, ulong size)
-{
-	return syscall6(78, AT_FDCWD, (long)path, (long)to, (long)size, 0, 0);
-}
-
-static inline long unlink_(const char *path)
-{
-	return syscall6(35, AT_FDCWD, (long)path, 0, 0, 0, 0);
-}
-
-static inline long truncate_(long fd, u64 size)
-{
-	return syscall6(46, fd, (long)size, 0, 0, 0, 0);
-}
-
-static inline long fallocate_(long fd, u64 size)
-{
-	return syscall6(47, fd, 0, 0, (long)size, 0, 0);
-}
-
-/* RLIMIT_FSIZE */
-static inline void file_limit(u64 limit[2])
-{
-	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
-}
-
-/* Bytes that a file system has left for us, by fstatfs (<asm-generic/statfs.h>); 0 if it does not tell. */
-static inline u64 room_left(long fd)
-{
-	u64 held[15];
-
-	return syscall6(44, fd, (long)held, 0, 0, 0, 0) ? 0 : held[4] * held[1]; /* f_bavail, f_bsize */
-}
-
-static inline u64 divide(u64 number, u64 by)
-{
-	return number / by;
-}
+#include "file_calls.h"
 
 /* Saved by a detour (probes.S), and restored but for gp and tp. */
 struct registers {
@@ -191,6 +87,12 @@ static inline ulong *return_place(struct registers *regs)
 #define FRAME_POINTER(regs) ((regs)->x[8])
 #define is_signed_handler is_handler
 #define unsigned_(address) (address)
+#define SIGNED_BITS CALLS_BITS /* an address has no more */
+#define UNWOUND /* the calls that led to a hit can be recorded */
+#define FRAME_BELOW 16 /* RISC-V psABI, "Frame Pointer Convention" */
+/* Those that calls keep, and ra: x1 to x4, x8, x9, x18 to x27. */
+#define COPIED_REGISTER(n) ((n) < 4 ? (n) + 1 : (n) < 6 ? (n) + 4 : (n) + 12)
+#define COPIED_LINK 0
 
 static inline u64 register_(const struct registers *regs, u32 number)
 {
@@ -215,20 +117,18 @@ static inline u64 vector_(u32 number)
 	return held;
 }
 
-/* The vdso provides it. */
-static inline void restored_by(ulong *flags, void **restorer)
-{
-	(void)flags;
-	(void)restorer;
-}
-
 /* A signal handler's context, up to the registers (arch/riscv/include/uapi/asm). */
 struct context {
 	ulong before[22]; /* struct ucontext up to uc_mcontext */
 	ulong ip, x[31];  /* from ra on */
 };
 
+#define NO_RESTORER /* struct sigaction has none */
 #define LANDING
+
+/* library_probes.S has put more on the stack. */
+#define LIBRARY_CALLER ftrace_library_caller
+#define LIBRARY_REGS_CALLER ftrace_library_caller
 
 /* Go on at another place. */
 static inline void goes_on(struct context *context, ulong ip)
@@ -246,5 +146,29 @@ static inline u64 *signal_mask(struct context *context)
 #define LEAD_JUMP 4 /* bytes */
 #define LEAD_REACH 0x100000ul
 #define LEAD_RESULT(call) ((call)->args[0])
+
+#ifdef REGS
+#include "ftrace_regs.h"
+
+/* Of the auipc and jalr before `ip`. */
+static inline ulong site_of(ulong ip)
+{
+	return ip - 8;
+}
+
+/* Of a site's function: before it there may be lpad (auipc x0). */
+static inline ulong function_of(ulong site)
+{
+	const unsigned short *first = (const unsigned short *)site;
+
+	return site % PAGE && (first[-2] & 0xfff) == 0x17 ? site - 4 : site;
+}
+
+/* Where a function returns to, which trace_return() writes elsewhere. */
+static inline void goes_back(struct ftrace_regs *regs, ulong parent)
+{
+	regs->pc = regs->ra = parent;
+}
+#endif
 
 #endif

@@ -20,26 +20,19 @@
 #include "save.h"
 	.cfi_sections .eh_frame, .debug_frame
 	.text
-#ifdef TOGETHER
-#define ftrace_caller ftrace_site_caller	/* probes.S has the other */
-#endif
-#if (!defined(PROBES) && !defined(REGS)) || defined(TOGETHER)	/* probes.S and regs.S have their own */
-	.globl	ftrace_caller
-	.type	ftrace_caller, @function
-#ifdef ARGS
-	.globl	ftrace_regs_caller
-	.type	ftrace_regs_caller, @function
-#endif
-	.p2align 6
-ftrace_caller:
-#ifdef ARGS
-ftrace_regs_caller:			/* arguments are always readable */
-#endif
+/* What a site calls, or the `thunk` of a PLT entry: the ip is t0, or in the thunk's last word relative
+ * to that. */
+	.macro	caller thunk=0
 	.cfi_startproc
 	.cfi_return_column t0		/* the function expects its parent in ra */
 #ifndef NOP
 	save
+	.if	\thunk
+	lw	a0, 20(t0)
+	add	a0, a0, t0
+	.else
 	mv	a0, t0
+	.endif
 	addi	a1, sp, SAVED_PARENT	/* location of the return address */
 	addi	a2, sp, SAVED		/* the slot */
 	mv	a3, sp			/* arguments, if wanted */
@@ -48,11 +41,16 @@ ftrace_regs_caller:			/* arguments are always readable */
 #endif
 	jr	t0
 	.cfi_endproc
-	.size	ftrace_caller, . - ftrace_caller
-#ifdef ARGS
-	.size	ftrace_regs_caller, . - ftrace_regs_caller
-#endif
-#endif
+	.endm
+
+/* From the thunk of a PLT entry, which does what a site does, and then what the entry did:
+ *
+ *     auipc t0, %pcrel_hi(ftrace_plt_caller); jalr t0, %pcrel_lo(ftrace_plt_caller)(t0)
+ *     auipc t3, slot; ld t3, slot(t3); auipc t1, entry; addi t1, t1, entry; jr t3
+ *     .word ip - the address after the jalr
+ *
+ * The ip is the entry's: thunks have no names. */
+#include "callers.h"
 
 /* An unwinder that meets return_to_handler evaluates an expression for the function's real caller;
  * the CFA, which is the slot, is on its stack: unwind.h. But a signal handler's return address

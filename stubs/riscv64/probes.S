@@ -33,6 +33,22 @@
 	.cfi_adjust_cfa_offset -SIZEOF_REGISTERS
 	.endm
 
+/* From a detour in a library, by library_probes.S:
+ *
+ *     | t1 of the program, - | ra, t0 of the program | ...
+ *       ^ sp                                                ra: back into the detour */
+	.globl	ftrace_library_caller
+	.type	ftrace_library_caller, @function
+ftrace_library_caller:
+	.cfi_startproc
+	.cfi_adjust_cfa_offset 16
+	ld	t1, 0(sp)
+	addi	sp, sp, 16
+	.cfi_adjust_cfa_offset -16
+	j	ftrace_caller
+	.cfi_endproc
+	.size	ftrace_library_caller, . - ftrace_library_caller
+
 /* From a detour:
  *
  *     | ra, t0 of the program | ...            t0: number of the place; ra: back into the detour

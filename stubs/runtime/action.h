@@ -5,13 +5,21 @@
 
 #include "runtime.h"
 
-/* As in the kernel. */
+/* As in the kernel, which on some architectures always has handlers return by the vdso. */
 struct action {
 	void *handler;
 	ulong flags;
+#ifndef NO_RESTORER
 	void *restorer;
+#endif
 	u64 mask;
 };
+
+#ifdef NO_RESTORER
+#define ACTION(handler, flags, mask) {handler, flags, mask}
+#else
+#define ACTION(handler, flags, mask) {handler, flags, 0, mask}
+#endif
 
 #define SA_SIGINFO 4ul
 #define SA_RESTART 0x10000000ul

@@ -4,6 +4,24 @@
 #include "mapped.h"
 #include "probes.h"
 
+#ifndef COPIED_REGISTER
+#define COPIED_REGISTER(n) (COPIED + (n)) /* register_() of the nth one that is stored with a stack */
+#endif
+#ifndef COPIED_LINK
+#define COPIED_LINK (30 - COPIED) /* the one with the return address among these */
+#endif
+#ifndef FRAME_BELOW
+#define FRAME_BELOW 0 /* bytes from where a frame pointer points down to the caller's */
+#endif
+#ifndef SLOT_OF
+#define SLOT_OF(at) ((at) + 1) /* the least slot of a call that may have stored its return address there */
+#endif
+#ifndef FRAME_RETURN
+#define FRAME_RETURN sizeof(ulong) /* bytes from where a frame pointer points up to the return address */
+#endif
+
+#define UPPER_HALF (__BYTE_ORDER__ == __ORDER_LITTLE_ENDIAN__) /* which of a word's halves */
+
 /* A walk over a stack, from lower addresses to higher ones. */
 struct walk {
 	struct thread *thread;
@@ -67,7 +85,7 @@ static ulong word_at(struct walk *walk, ulong at)
 #ifdef RETURNS_FROM_SLOT
 	return word_of(walk, (ulong *)at, at);
 #else
-	return word_of(walk, (ulong *)at, at + 1);
+	return word_of(walk, (ulong *)at, SLOT_OF(at));
 #endif
 }
 
@@ -108,7 +126,7 @@ static u32 stack_copied(u64 *to, struct walk *walk, ulong sp, u64 *cut)
 			break;
 		}
 #ifdef SIGNED_BITS
-		if (((volatile u32 *)sp)[2 * place + 1] >> (SIGNED_BITS - 32))
+		if (((volatile u32 *)sp)[2 * place + UPPER_HALF] >> (SIGNED_BITS - 32))
 			continue;
 #endif
 		held = word_at(walk, sp + place * sizeof(ulong));
@@ -127,9 +145,9 @@ u32 stack_taken(u64 *to, struct thread *t, const struct registers *regs)
 	u32 n, i;
 
 	for (i = 0; i < CALLS_REGISTERS; i++)
-		to[1 + i] = register_(regs, COPIED + i);
+		to[1 + i] = register_(regs, COPIED_REGISTER(i));
 #ifndef RETURNS_FROM_SLOT
-	to[1 + 30 - COPIED] = linked_to(&walk, regs);
+	to[1 + COPIED_LINK] = linked_to(&walk, regs);
 #endif
 	n = stack_copied(to + 1 + CALLS_REGISTERS, &walk, sp, &cut);
 	to[0] = n | cut;
@@ -163,15 +181,15 @@ static u32 frames_walked(u64 *to, struct walk *walk, ulong sp, ulong fp, u32 mos
 		ulong next = *(volatile ulong *)fp;
 
 		low = fp + 2 * sizeof(ulong);
-		if (!is_there(walk, fp + sizeof(ulong)) ||
-		    (ret = word_beside(walk, fp + sizeof(ulong))) < CALLS_LEAST)
+		if (!is_there(walk, fp + FRAME_RETURN) ||
+		    (ret = word_beside(walk, fp + FRAME_RETURN)) < CALLS_LEAST)
 			break;
 		if (n == most) {
 			*cut = CALLS_CUT;
 			break;
 		}
 		to[n++] = ret;
-		fp = next;
+		fp = next - FRAME_BELOW;
 	}
 	return n;
 }
@@ -187,7 +205,7 @@ void callers_found(u64 *to, u32 most, struct thread *t, const struct probe_insta
 	u32 n, i;
 
 	to[0] = returns_to(t, instance, regs);
-	n = 1 + frames_walked(to + 1, &walk, sp, FRAME_POINTER(regs), most - 1, &cut);
+	n = 1 + frames_walked(to + 1, &walk, sp, FRAME_POINTER(regs) - FRAME_BELOW, most - 1, &cut);
 	for (i = 0; i < n; i++)
 		to[i] -= process.bias;
 	for (; i < most; i++)
@@ -211,9 +229,13 @@ u32 calls_taken(u64 *to, struct thread *t, const struct probe *probe, const stru
 				    word_at(&walk, sp + i * sizeof(ulong)) : 0;
 #else
 	to[1] = linked_to(&walk, regs);
-	to[2] = FRAME_POINTER(regs) - sp;
+#ifdef FRAME_CHAIN
+	to[2] = is_there(&walk, sp + FRAME_RETURN) ? word_at(&walk, sp + FRAME_RETURN) : 0;
+#else
+	to[2] = FRAME_POINTER(regs) - FRAME_BELOW - sp;
 #endif
-	n = frames_walked(to + 1 + CALLS_TOP, &walk, sp, FRAME_POINTER(regs), most, &cut);
+#endif
+	n = frames_walked(to + 1 + CALLS_TOP, &walk, sp, FRAME_POINTER(regs) - FRAME_BELOW, most, &cut);
 	to[0] = n | cut;
 	return 1 + CALLS_TOP + n;
 }

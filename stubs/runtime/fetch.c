@@ -4,6 +4,22 @@
 
 #define ONES (~0ull / 0xff) /* 01 01 01 01 01 01 01 01 */
 
+/* A word's bytes up to its first that is 0, and 0 behind it; `ends` if there is one.
+ *
+ *     'a' 'b'  0  'c' ...   ->   'a' 'b' 0 0 ...       in memory
+ */
+static inline u64 ended(u64 word, u64 *ends)
+{
+#ifdef BIG_ENDIAN_
+	/* Each byte that is 0, and no other: 80. The first one is the highest. */
+	*ends = ~(((word & ~(ONES << 7)) + ~(ONES << 7)) | word | ~(ONES << 7));
+	return *ends ? word & ~(~0ull >> __builtin_clzll(*ends)) : word;
+#else
+	*ends = (word - ONES) & ~word & ONES << 7; /* 80 at the first byte that is 0 */
+	return *ends ? word & (((*ends & -*ends) >> 7) - 1) : word;
+#endif
+}
+
 /* Eight bytes from an address on, however it is aligned. */
 struct unaligned {
 	u64 value;
@@ -27,7 +43,7 @@ int readable(u64 *to, ulong at, ulong size, ulong *known)
 		held = ((const volatile struct unaligned *)at)->value;
 	else
 		for (i = 0; i < size; i++)
-			((u8 *)&held)[i] = from[i];
+			held = with_byte(held, from[i], (u32)i);
 	*to = held;
 	return 1;
 }
@@ -47,12 +63,9 @@ int text(u64 *to, ulong at, ulong *known)
 		if (!are_there(at + n, sizeof(u64), known))
 			break; /* it may end before that */
 		word = ((const volatile struct unaligned *)(at + n))->value;
-		ends = (word - ONES) & ~word & ONES << 7; /* 80 at the first byte that is 0 */
-		if (ends) {
-			to[n / sizeof(u64)] = word & (((ends & -ends) >> 7) - 1);
+		to[n / sizeof(u64)] = ended(word, &ends);
+		if (ends)
 			return 1;
-		}
-		to[n / sizeof(u64)] = word;
 	}
 	for (bytes = (u8 *)to; n < size && page_is_there((at + n) / LEAST_PAGE, known); n++) {
 		bytes[n] = from[n];

@@ -11,6 +11,17 @@ int readable(u64 *to, ulong at, ulong size, ulong *known);
 int text(u64 *to, ulong at, ulong *known);
 u64 vector(u32 number);
 
+/* A number, with the next of its bytes in memory, the `i`th. */
+static inline u64 with_byte(u64 number, u8 byte, u32 i)
+{
+#ifdef BIG_ENDIAN_
+	(void)i;
+	return number << 8 | byte;
+#else
+	return number | (u64)byte << i * 8;
+#endif
+}
+
 /* What is known to be there at first. */
 static inline ulong own_page(const struct registers *regs)
 {
@@ -44,7 +55,7 @@ stepped(const struct fetch *step, u64 *value, const struct registers *regs, ulon
 		u32 i;
 
 		for (*value = 0, i = 0; i < step->what; i++)
-			*value |= (u64)at[i] << i * 8;
+			*value = with_byte(*value, at[i], i);
 		return 1;
 	}
 	case FETCH_PLUS:

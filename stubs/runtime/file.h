@@ -16,6 +16,21 @@ long place_made(char path[PATH], int again);
 int place_of(char path[PATH], u32 number);
 long place_next(char path[PATH], u32 *number);
 
+/* The number of arguments at the initial stack pointer. An architecture's _start may put something else there,
+ * which a library finds. */
+#ifdef ARGC_OVERWRITTEN
+static inline ulong arguments_at(const ulong *sp)
+{
+	const ulong *at = sp + 1;
+
+	while (*at)
+		at++;
+	return (ulong)(at - (sp + 1));
+}
+#else
+#define arguments_at(sp) (*(sp))
+#endif
+
 /* start.c */
 void process_started(ulong *sp, char **envp);
 

@@ -56,6 +56,8 @@ typedef const ulong *arguments;
 #endif
 
 #ifdef ARGS
+#define SMALLEST_PAGE 4096 /* stacks may end at any */
+
 /* How many of the argument words can be read. Those on the stack may extend past its end; but not
  * if a caller's frame follows, or the page continues. */
 static inline u32 args_there(const struct thread *t, ulong slot)
@@ -66,11 +68,27 @@ static inline u32 args_there(const struct thread *t, ulong slot)
 
 	if (here < ENTRY_WORDS - 1 && caller - slot - ENTRY_WORDS * sizeof(ulong) > 1ul << 16)
 		return here;
+#elif defined(ARG_REGISTERS)
+	ulong place = slot + STACK_ARGUMENTS, caller = t->top > t->bottom ? t->top[-1].slot : 0;
+
+	if (place % SMALLEST_PAGE == 0 && caller - place - (ENTRY_WORDS - ARG_REGISTERS) * sizeof(ulong) > 1ul << 16)
+		return ARG_REGISTERS;
 #else
 	(void)t;
 	(void)slot;
 #endif
 	return ENTRY_WORDS - 1;
+}
+
+static inline ulong argument(arguments args, ulong slot, u32 number)
+{
+#ifdef ARG_REGISTERS
+	if (number >= ARG_REGISTERS)
+		return ((arguments)(slot + STACK_ARGUMENTS))[number - ARG_REGISTERS];
+#else
+	(void)slot;
+#endif
+	return args[number];
 }
 #endif
 
@@ -170,7 +188,7 @@ REGISTERS void trace_entry(ulong ip, ulong *place, ulong slot ARGUMENTS)
 	if (place_holds(t, at)) {
 #ifdef ARGS
 		for (u32 i = 0, there = args_there(t, slot); i < ENTRY_WORDS - 1; i++)
-			at[i + 1] = i < there ? args[i] : 0;
+			at[i + 1] = i < there ? argument(args, slot, i) : 0;
 		event_put(t, at, ENTRY_WORDS, event(t, now, func, EVENT_ENTRY_ARGS));
 #else
 		event_put(t, at, ENTRY_WORDS, event(t, now, func, EVENT_ENTRY));

@@ -68,7 +68,7 @@ static ulong *stack_given(ulong argc, char **argv)
 	ulong *sp = (ulong *)argv - 1, *at = sp;
 	u32 ends = 0; /* of the arguments, and of the environment */
 
-	if (argc > MOST || (ulong)sp % sizeof(ulong) || !readable((ulong)sp) || *sp != argc)
+	if (argc > MOST || (ulong)sp % sizeof(ulong) || !readable((ulong)sp) || arguments_at(sp) != argc)
 		return 0;
 	while (ends < 2)
 		if (++at - sp > MOST || !readable((ulong)at))
@@ -127,8 +127,8 @@ void library_start(ulong argc, char **argv, char **envp)
 	sp = initial_stack() ?: stack_given(argc, argv);
 	if (!sp)
 		return;
-	if (argv + argc != (char **)(sp + 1) + *sp || argc > *sp || !envp)
-		envp = (char **)(sp + 1) + *sp + 1;
+	if (argv + argc != (char **)(sp + 1) + arguments_at(sp) || argc > arguments_at(sp) || !envp)
+		envp = (char **)(sp + 1) + arguments_at(sp) + 1;
 	path_kept();
 	process_started(sp, envp);
 	ids_found();

@@ -3,7 +3,7 @@
 	.data
 	.p2align 4
 	.globl	ftpatch_library
-	.type	ftpatch_library, @object
+	.type	ftpatch_library, %object
 ftpatch_library:
 	.ascii	LIBRARY_MAGIC
 	.org	ftpatch_library + SIZEOF_LIBRARY_HOOK

@@ -37,6 +37,7 @@ static struct {
 	ulong at; /* 0: not yet used */
 	ulong room;
 	struct trace_header *header; /* of the file there, 0: none */
+	u32 is_kept; /* somebody who is stuck may have taken a chunk of it */
 } slots[SLOTS];
 
 /* A full file that has not been removed. */
@@ -192,6 +193,7 @@ void rotation_begun(struct trace_header *header)
 	for (i = 0; i < SLOTS; i++) {
 		slots[i].at = slots[i].room = 0;
 		slots[i].header = 0;
+		slots[i].is_kept = 0;
 	}
 	slots[0].at = (ulong)header;
 	slots[0].room = (ulong)header->size;
@@ -257,29 +259,59 @@ static int is_elsewhere(const struct thread *t, const struct trace_header *last)
 	return !in_last && (has_place || !t->stuck);
 }
 
-/* Make threads leave all files but the last one. 0 if one may be storing there; with `is_over`, it keeps
- * the memory that it stores to. */
-static int others_left(const struct trace_header *last, const struct thread *own, int is_over)
+/* Make threads leave all files but the last one at their next event. Who has a place there is waited for, unless
+ * that `is_over`. What they have stored by then is visible. */
+static void others_told(const struct trace_header *last, int is_over)
 {
 	struct thread *t;
-	int left = 1;
 	u32 i;
 
 	for (t = process.threads; t; t = t->next)
 		for (i = 0; i < SLOTS; i++)
 			if (slots[i].header && slots[i].header != last && is_in(slots[i].header, t->end)) {
+				if (!is_over)
+					whole_of(t)->stuck = 0;
 				t->end = 0;
-				whole_of(t)->stuck = 0;
 			}
-	/* Who is not busy by now sees it before the next event. */
 	if (failed(syscall6(SYS_membarrier, BARRIER, 0, 0, 0, 0, 0)))
 		nap();
+}
+
+/* The same. 0 if one may still be storing there. */
+static int others_left(const struct trace_header *last, const struct thread *own)
+{
+	struct thread *t;
+
+	others_told(last, 0);
 	for (t = process.threads; t; t = t->next)
-		if (t != own && t->busy && !t->waits && is_elsewhere(t, last) && !has_ended(t)) {
-			left = 0;
-			t->stuck = (u32)is_over;
-		}
-	return left;
+		if (t != own && t->busy && !t->waits && is_elsewhere(t, last) && !has_ended(t))
+			return 0;
+	return 1;
+}
+
+/* Go on without the threads that may be storing there: that memory is left to them, and the last file's, of
+ * which one may be taking a chunk. More than the event that they are storing would not be counted, so who
+ * goes on takes another chunk:
+ *
+ *     thread that takes a chunk       the one that rotates
+ *     end = the chunk's               stuck = 1
+ *     stuck: take another one         end of a file that is left: 0
+ *
+ * Twice: for who took one before `stuck` was visible, or began to store meanwhile. */
+static void others_given_up(const struct trace_header *last, const struct thread *own)
+{
+	struct thread *t;
+	u32 i;
+
+	for (i = 0; i < 2; i++) {
+		for (t = process.threads; t; t = t->next)
+			if (t != own && t->busy && !t->waits && is_elsewhere(t, last))
+				t->stuck = 1;
+		others_told(last, 1);
+	}
+	for (i = 0; i < SLOTS; i++)
+		if (slots[i].header == last)
+			slots[i].is_kept = 1;
 }
 
 static u64 events_in(const struct trace_header *header)
@@ -295,6 +327,16 @@ static u64 events_in(const struct trace_header *header)
 			n += events_of(chunk);
 	}
 	return n;
+}
+
+static int is_anybody_stuck(void)
+{
+	const struct thread *t;
+
+	for (t = process.threads; t; t = t->next)
+		if (t->stuck && !has_ended(t))
+			return 1;
+	return 0;
 }
 
 /* Nobody stores to a file any more: its slot is free, or without `is_free`, left alone for ever. */
@@ -319,6 +361,8 @@ static void file_left(struct trace_header *header, struct trace_header *last, in
 		if (!is_cut((ulong)header))
 			counts_handed_on(i, header, last);
 		slots[i].header = 0;
+		is_free = is_free && !(slots[i].is_kept && is_anybody_stuck());
+		slots[i].is_kept = 0;
 		if (!is_free || failed(mmap_(slots[i].at, slots[i].room, PROT_RW, ANONYMOUS_FIXED, -1)))
 			slots[i].at = slots[i].room = 0;
 	}
@@ -339,10 +383,12 @@ static u32 slot_freed(struct trace_header *last, const struct thread *own)
 	u32 i, naps;
 
 	for (naps = 0;; naps++) {
-		if (others_left(last, own, naps == NAPS))
+		if (others_left(last, own)) {
 			files_left(last, 1);
-		else if (naps == NAPS)
+		} else if (naps == NAPS) {
+			others_given_up(last, own);
 			files_left(last, 0);
+		}
 		for (i = 0; i < SLOTS; i++)
 			if (!slots[i].header)
 				return i;

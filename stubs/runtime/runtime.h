@@ -8,9 +8,6 @@
 #ifndef FTPATCH_RUNTIME_H
 #define FTPATCH_RUNTIME_H
 
-/* Debuggers read .debug_frame: the program's .eh_frame has no room for more. */
-__asm__(".cfi_sections .eh_frame, .debug_frame");
-
 #include "trace.h"
 
 typedef unsigned long ulong;
@@ -19,7 +16,17 @@ typedef unsigned long ulong;
 #define unlikely(x) __builtin_expect(!!(x), 0)
 #define barrier() __asm__ __volatile__("" ::: "memory")
 
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define BIG_ENDIAN_
+#endif
+
 #include "arch.h"
+
+/* Debuggers read .debug_frame: the program's .eh_frame has no room for more. An architecture may have no
+ * .eh_frame. */
+#ifndef NO_EH_FRAME
+__asm__(".cfi_sections .eh_frame, .debug_frame");
+#endif
 
 #ifndef MAP_NORESERVE_ /* an architecture may have another */
 #define MAP_NORESERVE_ 0x4000
@@ -107,7 +114,7 @@ struct thread {
 	struct trace_account *account; /* what it lost, once it did */
 	u32 serial;           /* of the threads of a ring, or of files that are rotated */
 	u32 waits;            /* for another thread that begins a file: it has no place in any */
-	u32 stuck;            /* in a file whose memory was left to it, until it has a place in another */
+	u32 stuck;            /* in a file that was left without it, until it takes its next chunk */
 #ifdef TOGETHER
 	struct thread *whole; /* of a stream: whose it is */
 	struct thread *streams[KINDS - 1]; /* stand for it where events of other kinds than calls are

@@ -139,7 +139,7 @@ static int was_cut(ulong address)
 
 LANDING static void bus_error(int signal, const struct info *info, void *context)
 {
-	struct action none = {0, 0, 0, 0};
+	struct action none = ACTION(0, 0, 0);
 
 	(void)signal;
 	(void)context;
@@ -155,7 +155,7 @@ LANDING static void bus_error(int signal, const struct info *info, void *context
 /* Install ours if this signal has no handler; return whether it is there. */
 int bus_kept(void)
 {
-	struct action old = {0, 0, 0, 0}, new = {bus_error, SA_SIGINFO | SA_RESTART, 0, ~0ull};
+	struct action old = ACTION(0, 0, 0), new = ACTION(bus_error, SA_SIGINFO | SA_RESTART, ~0ull);
 
 	with_restorer(&new);
 	if (act_on(SIGBUS, 0, &old) == 0 && !old.handler)

@@ -37,7 +37,9 @@ static void copy(struct action *to, const struct action *from)
 	to->handler = from->handler;
 	to->flags = from->flags;
 	barrier(); /* or gcc calls memcpy */
+#ifndef NO_RESTORER
 	to->restorer = from->restorer;
+#endif
 	to->mask = from->mask;
 }
 

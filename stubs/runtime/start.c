@@ -27,6 +27,7 @@ struct process process __attribute__((section(".data")));
 #define AT_PHDR 3
 #define AT_PHNUM 5
 #define AT_SECURE 23
+#define AT_SYSINFO_EHDR 33
 #define MAP_PRIVATE_ANONYMOUS_NORESERVE (2 | 0x20 | MAP_NORESERVE_)
 #define MADV_WIPEONFORK 18
 #define SIG_SETMASK 2
@@ -99,7 +100,7 @@ static u64 space(void)
 {
 	ulong limit[2] = {~0ul, ~0ul};
 
-	syscall6(SYS_getrlimit, RLIMIT_AS, (long)limit, 0, 0, 0, 0);
+	getrlimit_(RLIMIT_AS, limit);
 	return limit[0] == ~0ul ? ~0ull : limit[0] / SHARE;
 }
 
@@ -147,6 +148,9 @@ static void unmade(long ret, const char *wanted)
 void process_started(ulong *sp, char **envp)
 {
 	ulong *aux, hwcap2 = 0, secure = 1, interpreter = 0;
+#ifdef CLOCK_OF_VDSO
+	ulong vdso = 0;
+#endif
 	const char *name = 0;
 	ulong stride, most;
 	u64 room;
@@ -155,7 +159,7 @@ void process_started(ulong *sp, char **envp)
 
 	if (process.pid)
 		return;
-	for (aux = sp + *sp + 2; *aux; aux++)
+	for (aux = sp + arguments_at(sp) + 2; *aux; aux++)
 		;
 	for (aux++; aux[0]; aux += 2) {
 		if (aux[0] == AT_HWCAP2)
@@ -172,7 +176,14 @@ void process_started(ulong *sp, char **envp)
 			process.phnum = aux[1];
 		else if (aux[0] == AT_BASE)
 			interpreter = aux[1];
+#ifdef CLOCK_OF_VDSO
+		else if (aux[0] == AT_SYSINFO_EHDR)
+			vdso = aux[1];
+#endif
 	}
+#ifdef CLOCK_OF_VDSO
+	clock_found(vdso);
+#endif
 	process.bias = (ulong)&ftpatch_config - (ulong)ftpatch_config.self;
 #if defined(PROBES) && !defined(WATCH)
 	traps_caught();

@@ -84,7 +84,7 @@ void switch_kept(char **envp)
 {
 	static const char variable[] = "FTPATCH_TRACE_SIGNAL";
 	const char *text = environment(envp, variable);
-	struct action old = {0, 0, 0, 0}, new = {0, SA_RESTART | SA_ONSTACK, 0, ~(BIT(SIGSEGV) | BIT(SIGBUS))};
+	struct action old = ACTION(0, 0, 0), new = ACTION(0, SA_RESTART | SA_ONSTACK, ~(BIT(SIGSEGV) | BIT(SIGBUS)));
 	u32 wanted = ftpatch_config.signal, asked;
 	void *handler = switched;
 

@@ -196,15 +196,17 @@ static inline int is_recorded_in(const struct trace_header *header, u32 pid)
 /* A time that an event can hold, or a new chunk. 0 if there is none. */
 REGISTERS int chunk_taken(struct thread *t, u64 now)
 {
-	struct trace_header *header = process.header;
-	struct trace_header *holder;
+	struct trace_header *header, *holder;
 	struct trace_chunk *chunk, *held;
 	u64 *last = t->pos;
 	u32 number, next, open, tid, pid, elsewhere, ring;
 
+	whole_of(t)->waits = 0; /* a handler that interrupted that may not have returned */
+	whole_of(t)->stuck = 0; /* not in the file that comes now */
+	barrier();
+	header = process.header;
 	if (!header)
 		return 0;
-	whole_of(t)->waits = 0; /* a handler that interrupted that may not have returned */
 	if (t->full) {
 		if (header->flags & (TRACE_RING | TRACE_ROTATES))
 			t->full--;
@@ -278,12 +280,16 @@ REGISTERS int chunk_taken(struct thread *t, u64 now)
 	t->stored = 0;
 	t->pos = (u64 *)(chunk + 1);
 	t->end = (u64 *)((char *)chunk + header->chunk_size);
-	whole_of(t)->stuck = 0;
 	if (held && held != chunk) {
 		barrier();
 		__atomic_store_n(&held->held, 0, __ATOMIC_RELEASE);
 	}
-	return 1;
+	barrier();
+	if (likely(!whole_of(t)->stuck))
+		return 1;
+	/* It took so long that its file was left without it, and counted: the chunk stays empty. */
+	t->pos = t->end = 0;
+	return chunk_taken(t, now);
 }
 
 /* Another thread has this one's thread pointer, so this one is gone. */

@@ -1,5 +1,6 @@
 /* SPDX-License-Identifier: MIT */
-/* The trace file, as programs write it and ftpatch/trace reads it. All numbers are little-endian.
+/* The trace file, as programs write it and ftpatch/trace reads it. All numbers are in the byte order of the
+ * machine that wrote it; which that is, `version` of the header tells.
  *
  *     | header, 4096 bytes | chunk | chunk | ...          each of chunk_size bytes, of one thread
  *
@@ -229,9 +230,11 @@ enum probe_flags {
  *     | count, CALLS_CUT | registers | count words of the stack | to be unwound
  *     | count, CALLS_CUT | the stack's first words | count return addresses | `fp`
  *     | count, CALLS_CUT | x30 | x29 - sp          | count return addresses | `fp`, on arm64
+ *     | count, CALLS_CUT | ra  | s0 - 16 - sp      | count return addresses | `fp`, on riscv64
  *
- * Registers are those of struct registers; on arm64, x16 to x30 and sp. Of the stack only words that may be addresses are there;
- * their upper 16 bits have their places, in words from the stack pointer on. */
+ * Registers are those of struct registers (on s390x, r0 to r15); on arm64, x16 to x30 and sp; on riscv64,
+ * x1 to x4, x8, x9 and x18 to x27. Of the stack only words that may be addresses are there; their upper 16
+ * bits have their places, in words from the stack pointer on. */
 enum trace_calls {
 	CALLS_REGISTERS = 16,
 	CALLS_TOP = 2,

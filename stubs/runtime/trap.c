@@ -54,7 +54,7 @@ static u64 detour_of(u64 address)
 
 static LANDING void trapped(int signal, struct trap_info *info, struct context *context)
 {
-	struct action none = {SIG_DFL, 0, 0, 0};
+	struct action none = ACTION(SIG_DFL, 0, 0);
 #ifdef WATCH
 
 	if (watch_trapped(info, context))
@@ -77,8 +77,8 @@ static LANDING void trapped(int signal, struct trap_info *info, struct context *
 /* Catch them. The signal is the program's no more. */
 void traps_taken(void)
 {
-	struct action old = {0, 0, 0, 0}, own = {0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER,
-						 0, WAITING};
+	struct action old = ACTION(0, 0, 0);
+	struct action own = ACTION(0, SA_SIGINFO | SA_ONSTACK | SA_RESTART | SA_NODEFER, WAITING);
 	void *handler = trapped;
 
 #ifdef WATCH
@@ -87,7 +87,10 @@ void traps_taken(void)
 #endif
 	__asm__("" : "+r"(handler)); /* no constant struct: nothing would relocate it */
 	own.handler = handler;
-	restored_by(&own.flags, &own.restorer);
+#ifdef TRAP_RESTORER /* elsewhere the kernel provides what a handler returns by */
+	own.flags |= 0x04000000; /* SA_RESTORER */
+	own.restorer = TRAP_RESTORER;
+#endif
 	own.flags |= SA_INTERRUPT;
 	act(&own, &old);
 	act(0, &own);

@@ -36,7 +36,13 @@
 #define PLUSES 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22, 0x22	/* plus */
 #define UNFOLLOWED 40
 #define BYTES(n) ((n) & 127) + 128, (n) >> 7	/* ULEB128: more than 127 */
+#if __BYTE_ORDER__ == __ORDER_BIG_ENDIAN__
+#define SHORT(n) 0, (n)
+#define BACK(n) 0xff, 256 - (n)
+#else
+#define SHORT(n) (n), 0
 #define BACK(n) 256 - (n), 0xff
+#endif
 
 	.macro	unfollowed
 	.cfi_escape ZEROS, ZEROS, PLUSES, PLUSES
@@ -47,11 +53,11 @@
 	.cfi_escape 0x12, 0x06, 0x22		/* dup deref plus            slot &threads */
 	.cfi_escape 0x06			/* deref                     slot t */
 	.cfi_escape 0x12, 0x30, 0x29		/* t: dup lit0 eq */
-	.cfi_escape 0x28, ORIGIN_SIZE + RESULT_SIZE + 53, 0	/* bra -> end: 0 */
+	.cfi_escape 0x28, SHORT(ORIGIN_SIZE + RESULT_SIZE + 53)	/* bra -> end: 0 */
 	.cfi_escape 0x12, 0x06			/* dup deref                 slot t frame */
 	.cfi_escape 0x14, 0x23, THREAD_LOW, 0x06	/* frame: over plus_uconst deref   slot t frame low */
 	.cfi_escape 0x14, 0x29			/* over eq */
-	.cfi_escape 0x28, ORIGIN_SIZE + 35, 0	/* bra -> next */
+	.cfi_escape 0x28, SHORT(ORIGIN_SIZE + 35)	/* bra -> next */
 	.cfi_escape 0x08, SIZEOF_FRAME, 0x1c	/* const1u minus             slot t frame */
 	.cfi_escape 0x12, 0x06			/* dup deref                 slot t frame its */
 	.cfi_escape 0x15, 0x03, 0x2e		/* pick 3 ne */
@@ -59,11 +65,11 @@
 	.cfi_escape 0x12, 0x23, FRAME_RET, 0x06	/* dup plus_uconst deref     slot t frame ret */
 	.cfi_escape 0x14, 0x06			/* over deref                slot t frame ret its */
 	.cfi_escape 0x15, 0x04, 0x2e		/* pick 4 ne */
-	.cfi_escape 0x28, ORIGIN_SIZE + 8, 0	/* bra -> drop */
+	.cfi_escape 0x28, SHORT(ORIGIN_SIZE + 8)	/* bra -> drop */
 	.cfi_escape 0x12			/* dup */
 	.cfi_escape ORIGIN, 0x29		/* (origin) eq */
-	.cfi_escape 0x28, 3, 0			/* bra -> drop */
-	.cfi_escape 0x2f, 11, 0			/* skip -> result            ret */
+	.cfi_escape 0x28, SHORT(3)			/* bra -> drop */
+	.cfi_escape 0x2f, SHORT(11)			/* skip -> result            ret */
 	.cfi_escape 0x13			/* drop                      slot t frame */
 	.cfi_escape 0x2f, BACK(ORIGIN_SIZE + 44)	/* skip -> frame */
 	.cfi_escape 0x13			/* next: drop                slot t */

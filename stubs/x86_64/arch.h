@@ -107,6 +107,12 @@ static inline void put_handler(ulong *at)
 #define RESTORER clock_restorer
 void clock_restorer(void) __attribute__((visibility("hidden")));
 #define SYS_mmap 9
+#define SYS_open 2
+#define SYS_readlink 89
+#define SYS_unlink 87
+#define SYS_ftruncate 77
+#define SYS_fallocate 285
+#define SYS_fstatfs 138
 #define SYS_munmap 11
 #define SYS_mremap 25
 #define SYS_rt_sigpending 127
@@ -124,10 +130,6 @@ void clock_restorer(void) __attribute__((visibility("hidden")));
 #define LEAD_RESULT(call) ((call)->number)
 #define O_NOFOLLOW_ 0400000
 
-struct timespec_ {
-	long seconds, nanoseconds;
-};
-
 static inline long syscall6(long number, long a, long b, long c, long d, long e, long f)
 {
 	register long r10 __asm__("r10") = d;
@@ -142,54 +144,7 @@ static inline long syscall6(long number, long a, long b, long c, long d, long e,
 	return ret;
 }
 
-static inline long mmap_(ulong at, ulong size, int protection, int flags, long fd)
-{
-	return syscall6(9, (long)at, (long)size, protection, flags, fd, 0);
-}
-
-static inline long munmap_(ulong at, ulong size)
-{
-	return syscall6(11, (long)at, (long)size, 0, 0, 0, 0);
-}
-
-static inline long open_(const char *path, int flags, int mode)
-{
-	return syscall6(2, (long)path, flags, mode, 0, 0, 0);
-}
-
-static inline long readlink_(const char *path, char *to, ulong size)
-{
-	return syscall6(89, (long)path, (long)to, (long)size, 0, 0, 0);
-}
-
-static inline long unlink_(const char *path)
-{
-	return syscall6(87, (long)path, 0, 0, 0, 0, 0);
-}
-
-static inline long truncate_(long fd, u64 size)
-{
-	return syscall6(77, fd, (long)size, 0, 0, 0, 0);
-}
-
-static inline long fallocate_(long fd, u64 size)
-{
-	return syscall6(285, fd, 0, 0, (long)size, 0, 0);
-}
-
-/* RLIMIT_FSIZE */
-static inline void file_limit(u64 limit[2])
-{
-	syscall6(SYS_getrlimit, 1, (long)limit, 0, 0, 0, 0);
-}
-
-/* Bytes that a file system has left for us, by fstatfs (<asm-generic/statfs.h>); 0 if it does not tell. */
-static inline u64 room_left(long fd)
-{
-	u64 held[15];
-
-	return syscall6(138, fd, (long)held, 0, 0, 0, 0) ? 0 : held[4] * held[1]; /* f_bavail, f_bsize */
-}
+#include "file_calls.h"
 
 #define SYS_mprotect 10
 
@@ -239,12 +194,7 @@ static inline u64 vector_(u32 number)
 }
 
 void trap_restorer(void) __attribute__((visibility("hidden")));
-
-static inline void restored_by(ulong *flags, void **restorer)
-{
-	*flags |= 0x04000000; /* SA_RESTORER: the kernel asks for it */
-	*restorer = trap_restorer;
-}
+#define TRAP_RESTORER trap_restorer
 
 /* A signal handler's context, up to the registers (arch/x86/include/uapi/asm). */
 struct context {
@@ -303,11 +253,6 @@ static inline u32 cpu_number(void)
 
 	__asm__("lsl %2, %0" : "+r"(held), "=@ccz"(there) : "r"(0x7bul));
 	return there ? (u32)held & 0xfff : ~0u;
-}
-
-static inline u64 divide(u64 number, u64 by)
-{
-	return number / by;
 }
 
 #ifdef REGS

@@ -4,6 +4,7 @@ reads them, NOPs, stubs of link editors, kernels, and programs of every form, ru
 
 from __future__ import annotations
 
+import io
 import random
 import subprocess
 import tempfile
@@ -39,6 +40,22 @@ NOPS = {"arm": bytes.fromhex("00f020e3") * 2, "thumb": bytes.fromhex("00bf") * 3
 
 def _u64(*values: int) -> NDArray[np.uint64]:
     return np.array([value % TOP for value in values], np.uint64)
+
+
+def _branches(mode: str, ips: Sequence[int]) -> NDArray[np.uint64]:
+    """As reachable() takes them, of pads."""
+    return ARCH.branch_at(_u64(*ips), np.full(len(ips), WIDTHS[mode], np.uint8), PAD)
+
+
+def _edges(mode: str, to: str) -> list[tuple[int, int, int]]:
+    """Pads, the last addresses that they reach, and the first beyond (Arm ARM, A8.8.25)."""
+    found, reach, step, odd = [], REACH[mode], 4 if to == "arm" else 2, SETS.index(to)
+    for ip in (0x800_0000, 0x800_0042) if mode == "thumb" else (0x800_0000,):
+        base = ip + BRANCH_AT[mode] + (4 if mode == "thumb" else 8)
+        base &= ~(step - 1)
+        found.append((ip, base - reach + odd, base - reach - step + odd))
+        found.append((ip + 0x100, base + 0x100 + reach - step + odd, base + 0x100 + reach + odd))
+    return found
 
 
 def _rows(*codes: bytes, width: int = 8) -> NDArray[np.uint8]:
@@ -105,16 +122,26 @@ def test_capstone_reads_the_same_target(mode: str) -> None:
 @pytest.mark.parametrize("to", SETS)
 @pytest.mark.parametrize("mode", SETS)
 def test_gnu_as_and_ld_make_the_same_bytes(mode: str, to: str) -> None:
-    """Up to the ends of what a branch reaches, beyond which ld lays a veneer."""
-    rng, reach = random.Random(7), min(REACH[mode], REACH[to])
+    """Up to the ends of what a branch reaches, but for four bytes of which ld is wary; beyond them
+    it lays a veneer."""
+    rng, reach, odd = random.Random(7), REACH[mode], SETS.index(to)
     ips = [0x400_0000 + 0x40 * n for n in range(120)]
-    odd = SETS.index(to)
     addrs = [ip + (rng.randrange(16 - reach, reach - 8) & ~3) + odd for ip in ips]
-    addrs[:2] = [ips[0] + reach - 8 + odd, ips[1] - reach + 16 + odd]
-    assert ARCH.reachable(_u64(*ips), _u64(*addrs)).all()
+    edges = _edges(mode, to)
+    for ip, last, _ in edges:
+        assert ARCH.reachable(_branches(mode, [ip]), _u64(last)).all()
+        code = _call(mode, ip, last)
+        assert target_of(disassembled(mode, code, ip)[1]) == last & ~1
+    ips[: len(edges)] = [ip for ip, _, _ in edges]
+    addrs[: len(edges)] = [last + 4 if last < ip else last - 4 for ip, last, _ in edges]
+    assert ARCH.reachable(_branches(mode, ips), _u64(*addrs)).all()
     text = f".{mode}\npush {{lr}}\nbl target"
     made = [_call(mode, ip, addr) for ip, addr in zip(ips, addrs, strict=True)]
     assert made == _linked([(ip, text, addr) for ip, addr in zip(ips, addrs, strict=True)])
+    far = [(ip, beyond) for ip, _, beyond in edges]
+    assert not ARCH.reachable(_branches(mode, ips[: len(far)]), _u64(*[at for _, at in far])).any()
+    for (ip, beyond), code in zip(far, _linked([(ip, text, at) for ip, at in far]), strict=True):
+        assert target_of(disassembled(mode, code, ip)[1]) != beyond & ~1
 
 
 @pytest.mark.parametrize("mode", SETS)
@@ -141,12 +168,31 @@ def test_decode_is_the_inverse(mode: str, at: int, distance: int) -> None:
 
 
 def test_what_it_reaches() -> None:
-    """Seen from 8 bytes behind the branch, or 4 in Thumb, which may be at either end."""
-    inside = [FAR - 4, 8 - FAR, NEAR + 4, NEAR - 3, 8 - NEAR + 1]
+    """Seen from 8 bytes behind the branch, or 4 in T32; also over the end of the address space."""
+    inside = [FAR + 4, 8 - FAR, NEAR + 4, FAR + 7, 8 - FAR + 1]
     assert ARCH.reachable(_u64(*[IP] * 5), _u64(*[IP + d for d in inside])).all()
-    out = [FAR + 8, -FAR - 4, NEAR + 1, -NEAR - 3, 2]
+    out = [FAR + 8, -FAR + 4, FAR + 9, -FAR + 7, 2]
     assert not ARCH.reachable(_u64(*[IP] * 5), _u64(*[IP + d for d in out])).any()
-    assert not ARCH.reachable(_u64(IP + 2), _u64(IP + NEAR + 4)).any()
+    assert ARCH.reachable(_u64(IP + 1), _u64(IP + NEAR)).all()
+    assert not ARCH.reachable(_u64(IP + 1), _u64(IP + NEAR + 4)).any()
+    assert ARCH.reachable(_u64(4, TOP - 8), _u64(TOP - 8, 4)).all()
+
+
+def test_a_call_from_thumb_does_not_reach_as_far(tmp_path: Path) -> None:
+    """A program of 24 MB in T32: blx reaches 16 MB, and there is no room for a veneer."""
+    text = ".syntax unified\n.thumb\n.type f, %function\nf: nop\nnop\nnop\nbx lr\n"
+    text += ".arm\n.type c, %function\n.org 24 << 20\nc: bx lr\n"
+    text += '.section __patchable_function_entries, "a", %progbits\n.word f - 1\n'
+    (tmp_path / "far.s").write_text(text.replace("f - 1", "f"))
+    program = tmp_path / "far"
+    tools: list[list[str | Path]] = [
+        ["as", "-march=armv7-a", tmp_path / "far.s", "-o", tmp_path / "far.o"]
+    ]
+    tools += [["ld", tmp_path / "far.o", "-e", "0", "-o", program]]
+    for name, *words in tools:
+        subprocess.run([f"arm-linux-gnueabihf-{name}", *map(str, words)], check=True)
+    done = ftpatch("enable", program, "--to", "c")
+    assert done.code and "cannot reach" in done.err, done.err
 
 
 def test_states() -> None:
@@ -340,6 +386,19 @@ def test_a_kernel_enabled_disabled_and_undone(mode: str, odd: int, tmp_path: Pat
 
 
 @pytest.mark.parametrize("mode", SETS)
+def test_a_site_that_no_longer_calls_mcount(mode: str, tmp_path: Path) -> None:
+    """The kernel reports it; it is where such sites are, in the middle of its function."""
+    path, ip = tmp_path / "vmlinux", BASE + 5 * SIZE + (8 if mode == "arm" else 4)
+    data = bytearray(_kernel(mode))
+    text = ELFFile(io.BytesIO(bytes(data))).get_section_by_name(".text")
+    at, at_hex = text["sh_offset"] + ip - BASE, f"{ip % SIZE:#x}"
+    data[at : at + 4] = bytes.fromhex("00f020e3" if mode == "arm" else "aff30080")  # nop; nop.w
+    path.write_bytes(data)
+    found = [(row["invariant"], row["symbol"]) for row in ftpatch("check", "--json", path).json]
+    assert found == [("site-known", "f5+" + at_hex), ("ftrace_init", f"f5+{at_hex}/{SIZE:#x}")]
+
+
+@pytest.mark.parametrize("mode", SETS)
 def test_init_text_is_not_compared(mode: str, tmp_path: Path) -> None:
     """ftrace_init makes a NOP of whatever is there: no bug is foretold, but that the call goes."""
     path = tmp_path / "vmlinux"
@@ -431,6 +490,23 @@ def test_a_program_in_both_sets(tmp_path: Path) -> None:
     code = program.read_bytes()
     push = {"other": bytes.fromhex("04e02de5"), "one": bytes.fromhex("00b5")}
     assert all(code[rows[name] :].startswith(push[name]) for name in push)
+
+
+@pytest.mark.parametrize("mode", SETS)
+def test_calls_behind_the_prologue_are_not_traced(tmp_path: Path, mode: str) -> None:
+    """One line that says what to do, not one for each site. gcc writes no table of them here."""
+    gcc, program = "arm-linux-gnueabihf-gcc", tmp_path / "late"
+    source = "int one(int a) { return a; }\nint main(void) { return one(0); }\n"
+    words = [gcc, f"-m{mode}", "-pg", "-S", "-x", "c", "-o", "-", "-"]
+    text = subprocess.run(words, input=source, capture_output=True, text=True, check=True).stdout
+    call = "\tbl\t__gnu_mcount_nc\n"
+    record = '.pushsection __mcount_loc, "aw"; .long 1b; .popsection\n'
+    assert text.count(call) == 2
+    (tmp_path / "late.s").write_text(text.replace(call, f"1:{call}{record}"))
+    subprocess.run([gcc, "-pg", tmp_path / "late.s", "-o", program], check=True)
+    done = ftpatch("enable", program, "--tracer", "function", "-o", tmp_path / "out")
+    assert (done.code, done.err.count("\n")) == (2, 1), done.err
+    assert "after the prologue" in done.err and "-fpatchable-function-entry=3" in done.err
 
 
 @pytest.mark.parametrize("form", ["arm", "thumb"])

@@ -12,13 +12,14 @@ import pytest
 from ftpatch.arch.branches import branches_of
 from ftpatch.arch.detour import detour_of
 from ftpatch.arch.disassemble import disassemble
+from ftpatch.arch.kernel_text import kernel_mover_of
 from ftpatch.arch.move import Immovable, Why, mover_of
 from ftpatch.arch.plt import plt_entries
 from tests.support.gnu import link_at
 from tests.support.moves import LIBRARIES, library
 from tests.support.sampling import scaled
 
-MOVER = mover_of("riscv64")
+MOVER, KERNEL = mover_of("riscv64"), kernel_mover_of("riscv64")
 ARCH = "riscv64"
 AT, TO, TARGET = 0x40_1000, 0x46_2000, 0x40_4F34
 OPPOSITES = {"beq": "bne", "bne": "beq", "blt": "bge", "bge": "blt", "bltu": "bgeu", "bgeu": "bltu"}
@@ -47,6 +48,7 @@ FORMS = [
     *((PLAIN + f"{a} a0, s3, .+0x60", PLAIN + f"{b} a0, s3, .+8; j {{at}}+0x60; j {{back}}")
       for a, b in OPPOSITES.items()),
     ("c.beqz s0, .+0x60", PLAIN + "bnez s0, .+8; j {at}+0x60; j {back}"),
+    ("c.bnez s1, .+0x40", PLAIN + "beqz s1, .+8; j {at}+0x40; j {back}"),
     ("c.bnez a5, .-0x60", PLAIN + "beqz a5, .+8; j {at}-0x60; j {back}"),
     ("1: auipc a0, %pcrel_hi(target)", PLAIN + _address("a0", "{page}") + "; j {back}"),
     ("auipc zero, 1", PLAIN + "auipc zero, 1; j {back}"),
@@ -88,6 +90,33 @@ def test_every_form_reads_as_gnu_as_has_it() -> None:
         assert moved.code == expected, FORMS[i]
         far = MOVER.move(code, AT + 128 * i, TO + 0x2_0000, 1)
         assert len(far.code) == len(moved.code), "the length does not depend on the place"
+
+
+def test_in_a_kernel_jumps_go_through_gp() -> None:
+    """Every `j` becomes a pair, farther than a jal reaches, and branches skip eight bytes."""
+    slots = [slot.replace(".+8;", ".+12;").replace("; j ", "; tail ") for _, slot in FORMS]
+    slots = [
+        slot.replace(PLAIN + "j ", PLAIN + "tail ").replace("tail ", "jump ") for slot in slots
+    ]
+    originals, wanted = _assembled(*(text for text, _ in FORMS)), []
+    for i, (slot, code) in enumerate(zip(slots, originals, strict=True)):
+        site = AT + 128 * i
+        page = site + ((TARGET - site + 0x800) & ~0xFFF)
+        held = {"back": site + len(code), "at": site, "page": page}
+        named = {name: f"target-{TARGET - value}" for name, value in held.items()}
+        pieces = slot.format(**named).split("; ")
+        wanted.append("; ".join(f"{one}, gp" if one.startswith("jump ") else one for one in pieces))
+    place = TO + 0x3000_0000
+    for i, (code, expected) in enumerate(
+        zip(originals, _assembled(*wanted, at=place), strict=True)
+    ):
+        moved = KERNEL.move(code + b"\xff" * 16, AT + 128 * i, place + 128 * i, len(code))
+        assert (moved.size, moved.code) == (len(code), expected), FORMS[i]
+    (jump,) = _assembled(PLAIN + f"jump target-{TARGET - place}, gp")
+    assert KERNEL.jump(AT, place) == jump and len(jump) == KERNEL.jump_size
+    assert not KERNEL.reaches(AT, AT + (1 << 31))
+    with pytest.raises(Immovable, match="out of range"):
+        KERNEL.jump(AT, AT + (1 << 31))
 
 
 @pytest.mark.parametrize(("text", "why"), REFUSED, ids=[text for text, _ in REFUSED])

@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 from numpy.typing import NDArray
 
 from ftpatch.arch import Abi, State, architectures
+from ftpatch.arch.assemble import instruction
 from ftpatch.arch.disassemble import disassemble
 from tests.support.command import ftpatch
 from tests.support.compiled import MAIN, TARGETS
@@ -42,6 +43,77 @@ def _rows(*codes: bytes, width: int = 8) -> NDArray[np.uint8]:
 def _call(ip: int, addr: int, abi: Abi = PAD) -> bytes:
     code = ARCH.make_call(_u64(ip), _u64(addr), np.array([8], np.uint8), abi)
     return bytes(code[0].tobytes())
+
+
+TEXTS = (
+    *(
+        "add t2, t1, t2",
+        "sub t3, ra, t1",
+        "subw t4, t3, t4",
+        "addi t1, t1, -2048",
+        "addi a6, zero, 2",
+    ),
+    *("andi a0, t3, 0x7f", "ori t5, t2, -128", "slli zero, zero, 0x1f", "srli t4, sp, 4"),
+    *(
+        "srai zero, zero, 7",
+        "slli t4, t4, 63",
+        "mv a1, sp",
+        "nop",
+        "lui a7, 0x44424",
+        "auipc t1, 0",
+    ),
+    *("lui t2, 0xfffff", "lw t4, 12(t2)", "ld a7, 2047(sp)", "sb t5, -1(sp)", "sw zero, 0(t2)"),
+    *("sd a1, 40(sp)", "amoadd.w t3, t4, (t3)", "amoswap.w.aq t5, t4, (t2)", "fence rw, w"),
+    *("or a0, a0, t3", "addiw t3, t3, -2048", "lr.d t3, (t4)", "sc.d t6, t2, (t4)"),
+    *(
+        "jalr ra, -4(ra)",
+        "ret",
+        "jr t0",
+        "csrrci t6, sstatus, 2",
+        "csrs sstatus, t6",
+        "rdtime t2",
+        "ecall",
+        "ebreak",
+    ),
+)
+BRANCHES = (
+    *("bnez t3,", "beqz a0,", "blez t3,", "bltz t6,", "bgeu t4, t5,", "bltu t3, t4,"),
+    *("bne t3, t2,", "beq t3, t2,", "blt a2, t3,", "j", "jal t0,"),
+)
+
+
+@pytest.mark.parametrize("distance", [-4096, -20, 8, 2048, 4094])
+def test_the_assembler_agrees_with_gnu_as(distance: int) -> None:
+    texts = [*TEXTS, *(f"{branch} {IP + distance:#x}" for branch in BRANCHES)]
+    made = b"".join(instruction("riscv64", text, IP) for text in texts)
+    lines = [*TEXTS, *(f"{branch} .+{distance}" for branch in BRANCHES)]
+    source = "\n".join([".option norvc", ".option norelax", *lines])
+    assert [made] == link_at("riscv64", [(IP, source, 0)])
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("addi t0, t0, 2048", "addi t0, t0, -2049", "slli t0, t0, 64", "lui t0, 0x100000"),
+        *(
+            "lw t0, 2048(t0)",
+            "sd t0, (x)",
+            "beqz t0, 0x10001",
+            "beqz t0, 0x20000",
+            "mul a0, a0, a1",
+        ),
+        *(
+            "add t0, t0",
+            "addi t7, t0, 1",
+            "amoadd.w t0, t0, 8(t0)",
+            "csrs mstatus, t0",
+            "fence x, w",
+        ),
+    ],
+)
+def test_what_cannot_be_assembled_is_refused(text: str) -> None:
+    with pytest.raises(ValueError):
+        instruction("riscv64", text, 0x1_0000)
 
 
 def _pairs() -> list[tuple[int, int]]:

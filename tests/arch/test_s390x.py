@@ -23,7 +23,7 @@ from tests.support.gnu import link_at
 from tests.support.readers import disassembled
 
 ARCH = {arch.name: arch for arch in architectures().values()}["s390x"]
-PAD, FENTRY = Abi(pad=True), Abi(mcount=0x1000)
+PAD, PROGRAM, FENTRY = Abi(pad=True, kernel=True), Abi(pad=True), Abi(mcount=0x1000)
 KERNEL = Abi(pad=True, kernel=True, trampolines=0xC1_6088)
 IP, TOP, REACH = 0x10_0000, 1 << 64, 1 << 32
 NOP, NOPR = bytes.fromhex("c00400000000"), bytes.fromhex("070007000700")
@@ -100,6 +100,21 @@ def test_states() -> None:
     assert addr.tolist() == [0] * 3 + [IP + 0x1234] * 2 + [0] * 5 and (width == 6).all()
 
 
+def test_programs_keep_the_static_chain() -> None:
+    """It is in %r0; but the compiler itself calls __fentry__ with that."""
+    codes = link_at("s390x", [(IP, f"brasl %r{n}, target", IP + 0x1000) for n in (1, 0)])
+    addr = _u64(IP + 0x1000)
+    mcount = Abi(mcount=IP + 0x1000)
+    for abi, code in ((PROGRAM, codes[0]), (FENTRY, codes[0]), (mcount, codes[1])):
+        assert ARCH.make_call(_u64(IP), addr, SIX, abi)[0].tobytes() == code
+        for each in codes:
+            state, found, _, _ = ARCH.decode(_rows(each), _u64(IP), abi)
+            assert (state[0], found[0]) == (State.CALL, IP + 0x1000)
+    assert ARCH.decode(_rows(codes[0]), _u64(IP), PAD)[0][0] == State.UNEXPECTED
+    (insn,) = disassembled("s390x", codes[0], IP)
+    assert insn.reg_name(insn.operands[0].reg) == "1"
+
+
 def test_nops_at_the_start_are_counted() -> None:
     texts = ["br %r14", "nopr; br %r14", "nop; br %r14", "brcl 0, .; br %r14"]
     texts += ["nopr; nop; brcl 0, .; nopr; br %r14", "nopr %r7; br %r14"]
@@ -124,12 +139,15 @@ def test_ftrace_init_compares_the_compiled_form() -> None:
     assert NOP not in [row.tobytes() for row in ARCH.after_init(_u64(*ips), PAD)]
     deadly = ARCH.deadly(_u64(*ips), _u64(*ips), np.array([True, False, True]), KERNEL)
     assert deadly[0].mask.tolist() == [False, True, False]
+    # A module does not tell whether its kernel reads unchecked.
+    (none,) = ARCH.deadly(_u64(IP), _u64(IP), np.array([False]), PAD)
+    assert not none.mask.any()
 
 
 def test_compiled_is_what_the_compiler_left() -> None:
     codes = _rows(NOP, NOPR, _call(IP, IP + 8), b"\xff" * 6)
     ips, widths = _u64(*[IP] * 4), np.full(4, 6, np.uint8)
-    made = ARCH.compiled(ips, codes, widths, PAD)
+    made = ARCH.compiled(ips, codes, widths, PROGRAM)
     assert [row.tobytes() for row in made] == [NOP, NOPR, NOP, NOP]
     made = ARCH.compiled(ips, codes, widths, KERNEL)  # ftrace_init takes no other
     assert [row.tobytes() for row in made] == [NOP] * 4

@@ -126,15 +126,16 @@ def test_both_find_the_same(shims: Shims, arch: str, path: str) -> None:
     assert count > 5
 
 
-@pytest.mark.parametrize("arch", ["arm64", "i386", "x86_64"])
+@pytest.mark.parametrize("arch", ["arm64", "i386", "loongarch64", "x86_64"])
 def test_the_runtime_knows_the_same_calls(arch: str) -> None:
     """is_asked() in signals.c has the numbers that are looked for, and rt_sigpending, which changes
     nothing."""
     text = (ROOT / "stubs/runtime/signals.c").read_text()
     asked = text.split("int is_asked(", 1)[1].split("}", 1)[0]
     names = [name for name in re.findall(r"SYS_\w+", asked) if name != "SYS_sigprocmask"]
+    words = ["gcc", "-E", "-P", "-Istubs/runtime", "-include", "sys/types.h"]
     done = subprocess.run(
-        ["gcc", "-E", "-P", "-include", "sys/types.h", "-imacros", f"stubs/{arch}/arch.h", "-"],
+        [*words, "-imacros", f"stubs/{arch}/arch.h", "-"],
         cwd=ROOT,
         input="\n".join(names),
         capture_output=True,

@@ -69,7 +69,7 @@ def test_no_room_is_refused_with_the_sizes(tmp_path: Path, gap: int) -> None:
 
 
 def test_padding_that_a_symbol_owns_is_none(tmp_path: Path) -> None:
-    assert FIRST < find_room(_sites(tmp_path, bootable()), PADS, 300) < FIRST + GAP
+    assert FIRST < find_room(_sites(tmp_path, bootable()), PADS, 300).at < FIRST + GAP
     owned = _sites(tmp_path, bootable(extra=GAP))
     with pytest.raises(SiteRefused, match="unowned"):
         find_room(owned, PADS, 300)
@@ -84,7 +84,7 @@ def test_a_text_without_bounds_is_refused(tmp_path: Path) -> None:
         dataclasses.replace(s, value=BASE + 0x30_0000) if s.name == "_etext" else s
         for s in bootable().symbols
     ]
-    assert FIRST < find_room(_sites(tmp_path, image), PADS, 300) < FIRST + GAP
+    assert FIRST < find_room(_sites(tmp_path, image), PADS, 300).at < FIRST + GAP
 
 
 def test_the_word_is_where_nothing_is(tmp_path: Path) -> None:

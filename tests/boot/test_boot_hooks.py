@@ -31,7 +31,8 @@ from ftpatch.trace.hits import Column
 
 from .test_boot_tracer import source_of
 
-ARCHES = ("x86_64", "arm64")
+ARCHES = ("x86_64", "arm64", "riscv64")
+UNICORN = {"x86_64": ("X86", "64"), "arm64": ("ARM64", "ARM"), "riscv64": ("RISCV", "RISCV64")}
 CODE, WORDS, STACK, MEMORY, KERNEL = 0x10_0000, 0x20_0000, 0x30_0000, 0x40_0000, 0x50_0000
 TOP = STACK + 0x8000
 PAGE = 0x1000
@@ -40,9 +41,33 @@ BACK = CODE + 0x5000
 """A caller of the function."""
 INSTANCES = 2
 EFAULT = 14
-FIRST = {"x86_64": (7, 6, 2), "arm64": (0, 1, 2)}
+FIRST = {"x86_64": (7, 6, 2), "arm64": (0, 1, 2), "riscv64": (10, 11, 12)}
 """Numbers of the first arguments' registers."""
-RESULT = 0
+RESULT = {"x86_64": 0, "arm64": 0, "riscv64": 10}
+SP = {"x86_64": 4, "arm64": 31, "riscv64": 2}
+LINKS = {"arm64": (9, 30, 30), "riscv64": (1, 5, 1)}
+"""Where the function returns, at its site; where the site's call does; and the first, behind it."""
+CHANGED = {
+    "x86_64": (0, 1, 2, 6, 7, 8, 9, 10, 11),
+    "arm64": range(18),
+    "riscv64": (5, 6, 7, *range(10, 18), *range(28, 32)),
+}
+"""By any C function."""
+LIVE = {
+    "x86_64": tuple(n for n in range(16) if n != 4),
+    "arm64": (*range(9), *range(18, 30)),
+    "riscv64": (3, 4, *range(8, 28)),
+}
+"""At a function's entry."""
+SEEN = {
+    "x86_64": (0, 2, 3, 5, *range(12, 16)),
+    "arm64": (*range(8), *range(19, 30)),
+    "riscv64": (3, 4, *range(8, 28)),
+}
+"""By a caller, when a function has returned."""
+RET = {"x86_64": "c3", "arm64": "c0035fd6", "riscv64": "67800000"}
+STOPS = {"arm64": "00005ed4", "riscv64": "73001000"}
+"""hlt #0xf000, ebreak: calls of the emulator, with a second argument."""
 READER = {"copy_from_kernel_nofault": KERNEL, "strncpy_from_kernel_nofault": KERNEL + 0x100}
 
 
@@ -52,7 +77,7 @@ class _Machine:
     def __init__(self, arch: str, probes: Sequence[HookProbe]) -> None:
         u: Any = pytest.importorskip("unicorn", reason="pip install unicorn")
         self.arch, self.sent = arch, b""
-        kind, mode = {"x86_64": ("X86", "64"), "arm64": ("ARM64", "ARM")}[arch]
+        kind, mode = UNICORN[arch]
         self.uc: Any = u.Uc(getattr(u, f"UC_ARCH_{kind}"), getattr(u, f"UC_MODE_{mode}"))
         sink = "debugcon" if arch == "x86_64" else "semihosting"
         tracer = boot_tracer_of(arch).assemble(Wanted(sink, False, WORDS + 0x800 - CODE))
@@ -67,25 +92,30 @@ class _Machine:
             texts = [f"R{n}" for n in ("AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI")]
             texts += [f"R{n}" for n in range(8, 16)]
             self.uc.hook_add(u.UC_HOOK_INSN, self._out, None, 1, 0, names.UC_X86_INS_OUT)
-            self.uc.mem_write(KERNEL, b"\xc3".ljust(0x200, b"\xc3"))  # ret
-        else:
+        elif kind == "ARM64":
             import unicorn.arm64_const as names
 
             texts = [f"X{n}" for n in range(31)] + ["SP"]
+        else:
+            import unicorn.riscv_const as names
+
+            texts = [f"X{n}" for n in range(32)]
+        if arch in STOPS:
             self.uc.hook_add(u.UC_HOOK_CODE, self._semihosting)
-            self.uc.mem_write(KERNEL, bytes.fromhex("c0035fd6") * 0x80)  # ret
+        ret = bytes.fromhex(RET[arch])
+        self.uc.mem_write(KERNEL, ret * (0x200 // len(ret)))
         self.names: Any = names
         self.registers = [getattr(names, f"UC_{kind}_REG_{text}") for text in texts]
         self.pc = getattr(names, f"UC_{kind}_REG_{'RIP' if kind == 'X86' else 'PC'}")
-        self.sp = self.registers[4 if kind == "X86" else 31]
+        self.sp = self.registers[SP[arch]]
         self.uc.hook_add(u.UC_HOOK_CODE, self._reads, None, KERNEL, KERNEL + 0x200)
 
     def _out(self, uc: Any, port: int, size: int, value: int, _: Any) -> None:  # noqa: ANN401
         self.sent += bytes([value])
 
     def _semihosting(self, uc: Any, at: int, size: int, _: Any) -> None:  # noqa: ANN401
-        if bytes(uc.mem_read(at, 4)) == bytes.fromhex("00005ed4"):  # hlt #0xf000
-            text = bytes(uc.mem_read(uc.reg_read(self.registers[1]), 64))
+        if bytes(uc.mem_read(at, 4)) == bytes.fromhex(STOPS[self.arch]):
+            text = bytes(uc.mem_read(uc.reg_read(self.registers[FIRST[self.arch][1]]), 64))
             self.sent += text[: text.index(0)]
             uc.reg_write(self.pc, at + 4)
 
@@ -93,8 +123,7 @@ class _Machine:
         """The kernel's function: it changes all that a C function may change."""
         order = FIRST[self.arch]
         to, place, count = (uc.reg_read(self.registers[n]) for n in order)
-        scratch = (0, 1, 2, 6, 7, 8, 9, 10, 11) if self.arch == "x86_64" else range(18)
-        for number in scratch:
+        for number in CHANGED[self.arch]:
             uc.reg_write(self.registers[number], random.Random(number).randrange(1 << 62))
         done = 0
         if MEMORY <= place < MEMORY + PAGE:
@@ -105,16 +134,14 @@ class _Machine:
             uc.mem_write(to, held)
         else:
             done = -EFAULT % (1 << 64)
-        uc.reg_write(self.registers[RESULT], done)
+        uc.reg_write(self.registers[RESULT[self.arch]], done)
 
     def enter(self, sp: int, back: int) -> int:
         """Call the function from its site with ``sp``, returning to ``back``; return where it will
         return to. Every register that lives at a function's entry must stay."""
         chance = random.Random(sp)
         x86 = self.arch == "x86_64"
-        kept = [n for n in range(16 if x86 else 31) if n != (4 if x86 else 31)]
-        if not x86:
-            kept = [n for n in kept if not 9 <= n <= 17 and n != 30]
+        kept = LIVE[self.arch]
         for number in kept:
             self.uc.reg_write(self.registers[number], chance.randrange(1 << 62))
         self.prepare()
@@ -124,8 +151,8 @@ class _Machine:
             self.uc.reg_write(self.sp, sp - 8)
         else:
             self.uc.reg_write(self.sp, sp)
-            self.uc.reg_write(self.registers[9], back)
-            self.uc.reg_write(self.registers[30], site)
+            for number, value in zip(LINKS[self.arch], (back, site), strict=False):
+                self.uc.reg_write(self.registers[number], value)
         before = [self.uc.reg_read(self.registers[n]) for n in kept]
         self.uc.emu_start(CODE + self.laid.entries[0], site, count=20000)
         assert [self.uc.reg_read(self.registers[n]) for n in kept] == before
@@ -133,7 +160,7 @@ class _Machine:
         assert self.uc.reg_read(self.sp) == sp
         if x86:
             return int.from_bytes(self.uc.mem_read(sp, 8), "little")
-        return int(self.uc.reg_read(self.registers[30]))
+        return int(self.uc.reg_read(self.registers[LINKS[self.arch][2]]))
 
     def prepare(self) -> None:
         """Set arguments, before a call."""
@@ -141,8 +168,8 @@ class _Machine:
     def leave(self, sp: int, to: int, until: int, result: int) -> None:
         """Return ``result`` to ``to``; it must get back ``until``, with what a caller looks at."""
         x86 = self.arch == "x86_64"
-        kept = (0, 2, 3, 5, *range(12, 16)) if x86 else (*range(8), *range(19, 30))
-        self.uc.reg_write(self.registers[RESULT], result)
+        kept = SEEN[self.arch]
+        self.uc.reg_write(self.registers[RESULT[self.arch]], result)
         self.uc.reg_write(self.sp, sp + 8 * x86)
         before = [self.uc.reg_read(self.registers[n]) for n in kept]
         self.uc.emu_start(to, until, count=20000)
@@ -261,14 +288,17 @@ def test_arguments_memory_and_strings(arch: str) -> None:
     assert found[7].number.tolist() == [TOP, TOP - 0x100]
 
 
-RETURNS = HookProbe((Value(First.REGISTER, RESULT, (), 8),), returns=True, instances=INSTANCES)
-RET = [["ret", "pointer_value", 0, 8, None, False]]
+RETURNS = {
+    arch: HookProbe((Value(First.REGISTER, number, (), 8),), returns=True, instances=INSTANCES)
+    for arch, number in RESULT.items()
+}
+VALUE = [["ret", "pointer_value", 0, 8, None, False]]
 
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_returns_nest_and_are_missed(arch: str) -> None:
     """As many calls at once as there are instances; each gets back to its own caller."""
-    machine = _Machine(arch, [RETURNS])
+    machine = _Machine(arch, [RETURNS[arch]])
     backs = [BACK + 0x10 * n for n in range(INSTANCES + 1)]
     places = [TOP - 0x100 * n for n in range(INSTANCES + 1)]
     tos = [machine.enter(sp, back) for sp, back in zip(places, backs, strict=True)]
@@ -278,7 +308,7 @@ def test_returns_nest_and_are_missed(arch: str) -> None:
         machine.leave(places[number], tos[number], backs[number], 0x1_0000_0000_0000 + number)
     assert machine.enter(TOP, backs[0]) == tos[0]  # free again
     machine.leave(TOP, tos[0], backs[0], 5)
-    hits = machine.hits([RET], [True])
+    hits = machine.hits([VALUE], [True])
     assert hits.points[0].missed == 1
     assert _values(hits, 0)[0].number.tolist() == [0x1_0000_0000_0001, 0x1_0000_0000_0000, 5]
     assert hits.group(0, np.arange(3)).caller.tolist() == [backs[1], backs[0], backs[0]]
@@ -288,12 +318,12 @@ def test_returns_nest_and_are_missed(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_tail_call_of_itself(arch: str) -> None:
     """Both calls return, the inner one into the code that the outer one returns to."""
-    machine = _Machine(arch, [RETURNS])
+    machine = _Machine(arch, [RETURNS[arch]])
     back = BACK
     to = machine.enter(TOP, back)
     assert machine.enter(TOP, to) == to
     machine.leave(TOP, to, back, 7)
-    hits = machine.hits([RET], [True])
+    hits = machine.hits([VALUE], [True])
     assert _values(hits, 0)[0].number.tolist() == [7, 7]
     assert hits.group(0, np.arange(2)).caller.tolist() == [to, back]
 
@@ -301,14 +331,14 @@ def test_a_tail_call_of_itself(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_task_that_died_leaves_its_instance(arch: str) -> None:
     """The next one with that stack takes it, and others do not return through it."""
-    machine = _Machine(arch, [RETURNS])
+    machine = _Machine(arch, [RETURNS[arch]])
     dead, back = BACK, BACK + 16
     to = machine.enter(TOP, dead)
     for turn in range(2 * INSTANCES):
         assert machine.enter(TOP, back) == to, turn
         machine.leave(TOP, to, back, turn)
         machine.enter(TOP, dead)
-    hits = machine.hits([RET], [True])
+    hits = machine.hits([VALUE], [True])
     assert hits.points[0].missed == 0
     assert _values(hits, 0)[0].number.tolist() == list(range(2 * INSTANCES))
 
@@ -317,12 +347,12 @@ def test_a_task_that_died_leaves_its_instance(arch: str) -> None:
 def test_two_probes_of_one_function(arch: str) -> None:
     """The entry's values come before the call, and both r probes see the return."""
     entry = HookProbe((Value(First.REGISTER, FIRST[arch][0], (), 4),), returns=False)
-    machine = _Machine(arch, [entry, RETURNS, RETURNS])
+    machine = _Machine(arch, [entry, RETURNS[arch], RETURNS[arch]])
     back = BACK
     to = machine.enter(TOP, back)
     assert to != back
     machine.leave(TOP, to, back, 9)
-    hits = machine.hits([RET, RET, RET], [False, True, True])
+    hits = machine.hits([VALUE] * 3, [False, True, True])
     assert [len(_values(hits, n)[0].number) for n in range(3)] == [1, 1, 1]
     assert hits.point.tolist() == [0, 2, 1]
     callers = [hits.group(n, np.flatnonzero(hits.point == n)).caller.tolist() for n in (1, 2)]
@@ -347,19 +377,28 @@ def test_reads_do_not_nest_for_ever(arch: str) -> None:
     assert found.number[:2].tolist() == [77, 77]
 
 
-NOPS = {"x86_64": bytes.fromhex("0f1f440000"), "arm64": bytes.fromhex("1f2003d5")}
-FLAGS = {"x86_64": (16, 0xCD5 | 2), "arm64": (32, 0xA << 28)}
-"""The number of the flags' register, and a value: on x86 with DF, which no C function may meet."""
+NOPS = {
+    "x86_64": bytes.fromhex("0f1f440000"),
+    "arm64": bytes.fromhex("1f2003d5"),
+    "riscv64": bytes.fromhex("0100" * 4),
+}
+FLAGS = {"x86_64": ("EFLAGS", 16, 0xCD5 | 2), "arm64": ("NZCV", 32, 0xA << 28)}
+"""The flags' register, its number, and a value: on x86 with DF, which no C function may meet."""
+EVERY = {
+    "x86_64": range(16),
+    "arm64": range(31),
+    "riscv64": tuple(n for n in range(1, 32) if n not in (2, 3)),  # sp; gp, through which jumps go
+}
 
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_a_jump_leaves_every_register(arch: str) -> None:
     """In the middle of a function flags are live, and what a site's caller saves."""
-    x86 = arch == "x86_64"
-    numbers = [n for n in range(16 if x86 else 31) if n != 4 or not x86]
-    number, flags = FLAGS[arch]
+    numbers = [n for n in EVERY[arch] if n != SP[arch]]
+    flags = {name: held for name, _, held in filter(None, [FLAGS.get(arch)])}
+    fetched = [*numbers, *(number for _, number, _ in filter(None, [FLAGS.get(arch)]))]
     reads = Value(First.REGISTER, FIRST[arch][0], (Read(0, 8, False),), 8)
-    values = (*(Value(First.REGISTER, n, (), 8) for n in (*numbers, number)), reads)
+    values = (*(Value(First.REGISTER, n, (), 8) for n in fetched), reads)
     machine = _Machine(arch, [])
     tracer = boot_tracer_of(arch)
     sink = tracer.sinks[0]
@@ -371,18 +410,24 @@ def test_a_jump_leaves_every_register(arch: str) -> None:
     machine.laid = lay_hooks(out, kernel_probe_of(arch), [hook], aim)
     machine.uc.mem_write(CODE, bytes(out.code))
     machine.uc.mem_write(MEMORY, (77).to_bytes(8, "little"))
-    name = getattr(machine.names, "UC_X86_REG_EFLAGS" if x86 else "UC_ARM64_REG_NZCV")
+    kind = UNICORN[arch][0]
+    named = {getattr(machine.names, f"UC_{kind}_REG_{name}"): held for name, held in flags.items()}
     chance = random.Random(arch)
     held = {n: chance.randrange(1 << 62) for n in numbers} | {FIRST[arch][0]: MEMORY}
     for n, value in held.items():
         machine.uc.reg_write(machine.registers[n], value)
-    machine.uc.reg_write(name, flags)
+    for name, value in named.items():
+        machine.uc.reg_write(name, value)
     machine.uc.reg_write(machine.sp, TOP)
+    above = chance.randbytes(0x200)
+    machine.uc.mem_write(TOP, above)
     end = CODE + SITE + len(NOPS[arch])
     machine.uc.emu_start(CODE + machine.laid.entries[0], end, count=20000)
     assert {n: machine.uc.reg_read(machine.registers[n]) for n in numbers} == held
-    assert machine.uc.reg_read(name) == flags and machine.uc.reg_read(machine.sp) == TOP
+    assert {name: machine.uc.reg_read(name) for name in named} == named
+    assert machine.uc.reg_read(machine.sp) == TOP
     assert machine.uc.reg_read(machine.pc) == end
+    assert machine.uc.mem_read(TOP, len(above)) == above
     fields = [[f"v{n}", "pointer_value", 0, 8, None, False] for n in range(len(values))]
     found = [one.number.tolist() for one in _values(machine.hits([fields], [False]), 0)]
-    assert found == [*([held[n]] for n in numbers), [flags], [77]]
+    assert found == [*([held[n]] for n in numbers), *([value] for value in flags.values()), [77]]

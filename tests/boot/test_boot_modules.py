@@ -18,7 +18,7 @@ from tests.support.loose_images import NAMES, PLACES, Loose, module, put, signed
 from tests.support.loose_reader import read_loose
 from tests.support.placed_modules import KERNEL, STACK, STARTS, Placed
 
-TRACED = ("x86_64", "arm64", "arm64-ops")
+TRACED = ("x86_64", "arm64", "arm64-ops", "riscv64", "riscv64-ops")
 CODE = ".text.ftpatch"
 every_traced = pytest.mark.parametrize("name", TRACED)
 
@@ -143,7 +143,7 @@ def test_a_tree_leaves_other_modules_alone(tmp_path: Path) -> None:
     ("name", "words", "said"),
     [
         ("i386", (), "no boot tracer for i386 modules; use --to SYMBOL"),
-        ("riscv64", (), "no boot tracer for riscv64"),
+        ("riscv64", ("--sink", "memory"), "unsupported sink memory for riscv64"),
         ("x86_64", ("--sink", "memory"), "unsupported sink memory for x86_64"),
         ("arm64", ("--sink", "debugcon"), "unsupported sink debugcon for arm64"),
         ("x86_64", ("--until", "nobody"), "--until nobody: no such function"),

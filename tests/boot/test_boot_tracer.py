@@ -25,21 +25,32 @@ from ftpatch.boot.calls import Calls
 from ftpatch.boot.stream import Decoder, Source
 from ftpatch.trace.decode import Event
 from tests.support.command import ftpatch
+from tests.support.ppc_tracer import PpcMachine
 
 CODE, WORD, STACK = 0x10_0000, 0x20_0000, 0x30_0000
-ARCHES = ("x86_64", "i386", "arm64")
+ARCHES = ("x86_64", "i386", "arm64", "riscv64", "ppc64le")
+SENT = (
+    *((arch, "") for arch in ARCHES),
+    *(("riscv64", "sbi"), ("riscv64", "sbi of before 2.0")),
+    *(("ppc64le", "hvc without"), ("ppc64le", "hvc busy")),
+)
+"""Architectures, and the sink if that is not the first one."""
 PAGE = 0x1000
 
 
 class _Machine:
     """One call of a tracer from a site behind it, and what it sent."""
 
-    def __init__(self, arch: str, wanted: Wanted, count: int) -> None:
+    def __init__(self, arch: str, wanted: Wanted, count: int, *, old: bool = False) -> None:
+        """``old``: the firmware has only the calls of before version 2.0."""
         self.u = pytest.importorskip("unicorn", reason="pip install unicorn")
-        kind, mode = {"x86_64": ("X86", "64"), "i386": ("X86", "32"), "arm64": ("ARM64", "ARM")}[
-            arch
-        ]
-        self.arch, self.sent = arch, b""
+        kind, mode = {
+            "x86_64": ("X86", "64"),
+            "i386": ("X86", "32"),
+            "arm64": ("ARM64", "ARM"),
+            "riscv64": ("RISCV", "RISCV64"),
+        }[arch]
+        self.arch, self.sent, self.old = arch, b"", old
         self.uc: Any = self.u.Uc(
             getattr(self.u, f"UC_ARCH_{kind}"), getattr(self.u, f"UC_MODE_{mode}")
         )
@@ -60,6 +71,12 @@ class _Machine:
             self.uc.hook_add(hook, self._out, None, 1, 0, insn)
             self.pc, self.sp = (getattr(names, f"UC_X86_REG_{r}{n}") for n in ("IP", "SP"))
             texts.append("EFLAGS")
+        elif kind == "RISCV":
+            import unicorn.riscv_const as names
+
+            texts = [f"X{i}" for i in (1, 3, 4, *range(8, 28))]
+            self.uc.hook_add(self.u.UC_HOOK_CODE, self._riscv)
+            self.pc, self.sp = names.UC_RISCV_REG_PC, names.UC_RISCV_REG_SP
         else:
             import unicorn.arm64_const as names
 
@@ -83,17 +100,50 @@ class _Machine:
                 self.sent += text[: text.index(0)]
             uc.reg_write(self.pc, at + 4)
 
+    def _riscv(self, uc: Any, at: int, size: int, _: Any) -> None:  # noqa: ANN401
+        """Calls of the firmware, semihosting calls, and the counter, which Unicorn has not."""
+        code, read = bytes(uc.mem_read(at, 4)), uc.reg_read
+        a0, a1, a6, a7 = (getattr(self.names, f"UC_RISCV_REG_A{n}") for n in (0, 1, 6, 7))
+        if code == bytes.fromhex("73001000"):  # ebreak
+            around = uc.mem_read(at - 4, 4) + uc.mem_read(at + 4, 4)
+            assert around == bytes.fromhex("1310f001 13507040")  # slli x0, x0, 31; srai x0, x0, 7
+            assert (at - 4) // PAGE == (at + 7) // PAGE
+            text = bytes(uc.mem_read(read(a1), 64))
+            assert read(a0) in (3, 4)  # SYS_WRITEC, SYS_WRITE0
+            self.sent += text[: 1 if read(a0) == 3 else text.index(0)]
+            uc.reg_write(a0, 0x5A5A)  # unspecified
+        elif code == bytes.fromhex("73000000"):  # ecall
+            if read(a7) == 0x4442434E and read(a6) == 2 and not self.old:
+                self.sent += bytes([read(a0)])
+                uc.reg_write(a0, 0)
+                uc.reg_write(a1, 0x5A5A)
+            else:
+                putchar = read(a7) == 1
+                assert putchar or self.old
+                self.sent += bytes([read(a0)] * putchar)
+                uc.reg_write(a0, 0 if putchar else -2)  # SBI_ERR_NOT_SUPPORTED
+        elif code[0] & 0x7F == 0x73 and code[2:] == bytes.fromhex("10c0"):  # rdtime
+            self.ticks = getattr(self, "ticks", 1 << 40) + 7
+            number = code[0] >> 7 | (code[1] & 0xF) << 1
+            uc.reg_write(getattr(self.names, f"UC_RISCV_REG_X{number}"), self.ticks)
+        else:
+            return
+        uc.reg_write(self.pc, at + 4)
+
     def call(self, site: int, entry: int, sp: int, returns: int = CODE + 0x1234) -> None:
         """As the site would, in a function that ``returns`` there; every register that lives at a
         function's entry is looked at."""
         chance = random.Random(site)
-        for register in self.kept[: -1 if self.arch != "arm64" else None]:
+        for register in self.kept[: None if self.arch in ("arm64", "riscv64") else -1]:
             self.uc.reg_write(register, chance.randrange(1, 1 << 31))
         back = CODE + site
         self.uc.reg_write(self.sp, sp)
         if self.arch == "arm64":
             self.uc.reg_write(self.names.UC_ARM64_REG_X9, returns)
             self.uc.reg_write(self.names.UC_ARM64_REG_X30, back)
+        elif self.arch == "riscv64":
+            self.uc.reg_write(self.names.UC_RISCV_REG_X5, back)  # t0
+            self.uc.reg_write(self.names.UC_RISCV_REG_X1, returns)  # ra
         else:
             word = 8 if self.arch == "x86_64" else 4
             self.uc.mem_write(sp - word, back.to_bytes(word, "little"))
@@ -105,10 +155,17 @@ class _Machine:
         if self.arch == "arm64":
             before[-1] = returns  # lr is the caller's again
         assert after[:-1] == before[:-1]
-        if self.arch == "arm64":
+        if self.arch in ("arm64", "riscv64"):
             assert after[-1] == before[-1]
         assert self.uc.reg_read(self.pc) == back
         assert self.uc.reg_read(self.sp) == sp
+
+
+def _machine(arch: str, wanted: Wanted, count: int, more: str = "") -> _Machine | PpcMachine:
+    """``more``: what the machine is like."""
+    if arch == "ppc64le":
+        return PpcMachine(wanted, count, more)
+    return _Machine(arch, wanted, count, old=bool(more))
 
 
 def _tracer(arch: str) -> BootTracer:
@@ -133,11 +190,11 @@ def source_of(arch: str, *, time: bool, sites: list[int], sink: int = 0) -> Sour
     )
 
 
-@pytest.mark.parametrize("arch", ARCHES)
+@pytest.mark.parametrize(("arch", "sink"), SENT)
 @pytest.mark.parametrize("time", [False, True])
-def test_registers_survive_and_events_arrive(arch: str, time: bool) -> None:
-    sink = _tracer(arch).sinks[0]
-    machine = _Machine(arch, Wanted(sink, time, WORD - CODE), 3)
+def test_registers_survive_and_events_arrive(arch: str, sink: str, time: bool) -> None:
+    name = sink.partition(" ")[0] or _tracer(arch).sinks[0]
+    machine = _machine(arch, Wanted(name, time, WORD - CODE), 3, sink.partition(" ")[2])
     sites, pointers = [0x8000, 0x8010, 0x8020], [STACK + 0x8000, STACK + 0x7FC0, STACK + 0x7F00]
     returns = [CODE + 0x9000, CODE - 0x20, CODE + 0x7FFF_FFF0]
     for site, sp, to in zip(sites, pointers, returns, strict=True):
@@ -154,7 +211,7 @@ def test_registers_survive_and_events_arrive(arch: str, time: bool) -> None:
 
 @pytest.mark.parametrize("arch", ARCHES)
 def test_the_last_function_stops_a_ring(arch: str) -> None:
-    machine = _Machine(arch, Wanted(MEMORY, False, WORD - CODE), 1000)
+    machine = _machine(arch, Wanted(MEMORY, False, WORD - CODE), 1000)
     for entry in (machine.laid.entry, machine.laid.last, machine.laid.entry, machine.laid.last):
         machine.call(0x8000, entry, STACK + 0x8000)
     assert machine.uc.mem_read(WORD + Slots.HEAD, 4) == (2).to_bytes(4, "little")
@@ -163,7 +220,7 @@ def test_the_last_function_stops_a_ring(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_the_last_function_is_told_and_stops_it(arch: str) -> None:
     sink = _tracer(arch).sinks[0]
-    machine = _Machine(arch, Wanted(sink, False, WORD - CODE), 1000)
+    machine = _machine(arch, Wanted(sink, False, WORD - CODE), 1000)
     machine.call(0x8000, machine.laid.last, STACK + 0x8000)
     told = machine.sent
     assert len(told) == _tracer(arch).size(time=False)
@@ -175,7 +232,7 @@ def test_the_last_function_is_told_and_stops_it(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 @pytest.mark.parametrize("time", [False, True])
 def test_a_ring_is_filled_and_waits_for_its_reader(arch: str, time: bool) -> None:
-    machine = _Machine(arch, Wanted(MEMORY, time, WORD - CODE), 1 << 20)
+    machine = _machine(arch, Wanted(MEMORY, time, WORD - CODE), 1 << 20)
     slots, head = Slots(time), WORD + Slots.HEAD
     number = slots.count
     machine.uc.mem_write(head, (0xFFFF_FFFF).to_bytes(4, "little") * 2)  # both are about to wrap
@@ -215,7 +272,7 @@ def test_the_code_has_no_address_of_its_own(arch: str) -> None:
 @pytest.mark.parametrize("arch", ARCHES)
 def test_damaged_streams_are_found_again(arch: str) -> None:
     sink = _tracer(arch).sinks[0]
-    machine = _Machine(arch, Wanted(sink, False, None), 0)
+    machine = _machine(arch, Wanted(sink, False, None), 0)
     sites = [0x8000 + 16 * i for i in range(8)]
     for i in range(400):
         machine.call(sites[i % 8], machine.laid.entry, STACK + 0x8000 - 16 * (i % 50))

@@ -11,7 +11,7 @@ import pytest
 
 from tests.support.broken import check, found, put_code, put_words, words_of
 from tests.support.command import ftpatch
-from tests.support.elf_writer import SHF_ALLOC, SHF_EXECINSTR, Image, Section, Segment
+from tests.support.elf_writer import PF_R, SHF_ALLOC, SHF_EXECINSTR, Image, Section, Segment
 from tests.support.images import (
     arm64_callops_kernel,
     arm64_rela_kernel,
@@ -90,12 +90,23 @@ def test_a_record_in_data(tmp_path: Path) -> None:
     ]
 
 
-def test_a_record_in_data_is_skipped_by_a_kernel_that_knows_nulls(tmp_path: Path) -> None:
+@pytest.mark.parametrize("nulls", [0, 1])
+def test_a_record_in_data_is_skipped_by_a_kernel_that_knows_nulls(
+    nulls: int, tmp_path: Path
+) -> None:
+    """By its table; without nulls there, by its words. It does not count such records."""
     data = X86 + 0x10000
-    image = fentry_kernel(nulls=1)
+    image = fentry_kernel(nulls=nulls)
     put_words(image, [*words_of(image)[:-1], data])
+    if not nulls:
+        words = b"\0014Extra allocated pages for ftrace: %lu with %lu skipped\n\0"
+        image.sections.append(Section(".rodata", words, X86 + 0x20000, flags=SHF_ALLOC))
+        image.segments.append(Segment((".rodata",), PF_R))
     rows, last = found(image, tmp_path), list(symbols_at(X86).values())[-1]
     assert [row[:2] for row in rows] == [("record-in-text", data), ("record-lost", last)]
+    count = len(symbols_at(X86)) - 1
+    said = ftpatch("check", tmp_path / "image").out
+    assert f"ftrace: allocating {count} entries, no ftrace bug" in said
 
 
 def test_a_record_outside_of_everything(tmp_path: Path) -> None:

@@ -15,7 +15,7 @@ import pytest
 
 from tests.support.boot_images import bzimage
 from tests.support.boot_machines import boot, boot_command, machine_of
-from tests.support.boot_small import enabled
+from tests.support.boot_small import STACKS, enabled, stream
 from tests.support.command import PATIENCE, ftpatch
 
 QEMU = """#!/bin/sh
@@ -29,6 +29,14 @@ done
 eval "$THEN"
 """
 SLEEPS = f"exec sleep {2 * PATIENCE}"
+REPEATS = """for word; do
+    case "$word" in
+    file,id=events,path=*) out=${word#file,id=events,path=} ;;
+    esac
+done
+sleep 1
+while sleep 0.1; do cat "$AGAIN" >>"$out"; done
+"""
 FOLDED = "ksys_dup3 1\nksys_dup3;vfs_read 0\n"  # the last function has had no time yet
 
 
@@ -96,6 +104,24 @@ def test_a_hang(tmp_path: Path, machine: dict[str, str]) -> None:
     assert "calls: vfs_read < ksys_dup3\n" in done.stderr
     assert "no events and no console output for 5 seconds" in done.stderr
     assert "last functions: ksys_dup3, vfs_read" in done.stderr
+
+
+def test_a_hang_with_interrupts(tmp_path: Path, machine: dict[str, str]) -> None:
+    """``schedule`` hangs, ``vfs_write`` is the clock's. What was new last is a call that came once,
+    behind the clock's."""
+    top = STACKS[0]
+    calls = [("ksys_dup3", top - 8), ("schedule", top - 64)]
+    clock, once = ("vfs_write", top - 512), [("do_exit", top - 512), ("vfs_read", top - 600)]
+    image = tmp_path / "vmlinux.boot"
+    Path(machine["SENT"]).write_bytes(stream(image, [*calls, clock, *once]))
+    again = tmp_path / "again"
+    again.write_bytes(stream(image, [clock]))
+    words = ("--idle", "3", "--format", "folded")
+    done = _boot(tmp_path, machine | {"AGAIN": str(again)}, REPEATS, *words)
+    assert done.returncode == 1
+    assert "no new function and no console output for 3 seconds" in done.stderr
+    assert "hang in schedule+0x0\n" in done.stderr
+    assert "calls: schedule < ksys_dup3\n" in done.stderr
 
 
 def test_a_limit(tmp_path: Path, machine: dict[str, str]) -> None:

@@ -54,7 +54,7 @@ def _is_one_line(result: Result) -> None:
         (["diff", "IMAGE", "OTHER", "x"], "diff takes only IMAGE and OTHER; remove x"),
         (["undo", "IMAGE", "x"], "undo takes one IMAGE; remove x"),
         (["report"], "no FILE; name trace files of a program"),
-        (["extract"], "no IMAGE; name one: bzImage, zboot image or compressed file"),
+        (["extract"], "no IMAGE; name one: bzImage, zImage, zboot image or compressed file"),
         (["list", "IMAGE", "--filtr", "x"], "no such option --filtr; did you mean --filter?"),
         (["watch", "--second", "1"], "no such option --second; did you mean --seconds?"),
         (["report", "--time-fil", "1"], "no such option --time-fil; did you mean --time-filter?"),

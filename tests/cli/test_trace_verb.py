@@ -203,6 +203,17 @@ def test_a_program_that_does_not_start_overwrites_nothing(tmp_path: Path) -> Non
     assert done.code == 125 and "cannot run" in done.err and kept.read_bytes() == b"an earlier one"
 
 
+def test_a_program_for_another_machine(tmp_path: Path) -> None:
+    code = "int main(void) { return 0; }"
+    (tmp_path / "p.c").write_text(code)
+    words = ["-static", "-fpatchable-function-entry=4", "-o", "p", "p.c"]
+    subprocess.run(["riscv64-linux-gnu-gcc", *words], check=True, cwd=tmp_path)
+    done = ftpatch_process("trace", tmp_path / "p")
+    assert done.code == 125 and "Exec format error" in done.err
+    assert "`ftpatch enable --tracer` makes a copy" in done.err
+    assert sorted(one.name for one in tmp_path.iterdir()) == ["p", "p.c"]
+
+
 def test_a_recording_that_is_still_written(tmp_path: Path) -> None:
     source = '#include <stdio.h>\nint main(void) { puts("ready"); fflush(stdout); getchar(); }'
     path, kept = _compile(tmp_path, source, "waits"), tmp_path / "kept"

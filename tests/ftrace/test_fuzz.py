@@ -12,6 +12,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.cross_images import CROSS_PROGRAMS, cross_program
 from tests.support.fuzz_runs import run_fuzzer
 from tests.support.mutate import mutated, regions
 from tests.support.samples import SAMPLES, sample
@@ -25,6 +26,7 @@ PARTS = 6
 def _names(part: int) -> list[str]:
     names = [s.name for s in SAMPLES if s.name != "pad-glibc-static"]
     names += ["fentry_kernel", "arm64_rela_kernel", "arm64_relr_kernel", "arm64_callops_kernel"]
+    names += [f"{name}-cross" for name in CROSS_PROGRAMS]
     return names[part::PARTS]
 
 
@@ -34,9 +36,12 @@ def test_broken_images(part: int, tmp_path: Path) -> None:
     run_fuzzer("fuzz", COUNT, tmp_path, _names(part))
 
 
-def test_mutations_reach_every_part() -> None:
+@pytest.mark.parametrize("big", [False, True])
+def test_mutations_reach_every_part(big: bool) -> None:
     """A fuzzer that only breaks the magic number proves nothing."""
     data, other = sample("pad").data, sample("fentry").data
+    if big:
+        data = cross_program("s390x").build()
     said, same = set(), 0
     for case in range(400):
         out, what = mutated(data, other, random.Random(case))

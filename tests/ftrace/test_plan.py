@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import Result, ftpatch
+from tests.support.cross_images import BASE, CROSS_PROGRAMS, cross_program
 from tests.support.elf_writer import (
     PF_R,
     PF_X,
@@ -20,6 +21,8 @@ from tests.support.elf_writer import (
     Symbol,
 )
 from tests.support.images import (
+    FUNCTIONS,
+    STEP,
     arm64_rela_kernel,
     call32,
     fentry_kernel,
@@ -193,3 +196,17 @@ def test_targets(to: str, code: int, words: str, tmp_path: Path) -> None:
         for at in ips:
             (insn,) = disassembled("x86_64", data[start + at - PROGRAM :][:5], at)
             assert target_of(insn) == wanted
+
+
+@pytest.mark.parametrize("name", CROSS_PROGRAMS)
+def test_a_callee_with_a_site_of_its_own(name: str, tmp_path: Path) -> None:
+    """It begins where its site does, also in the second of two instruction sets."""
+    path = tmp_path / "program"
+    path.write_bytes(cross_program(name).build())
+    before = path.read_bytes()
+    done = ftpatch("enable", "--json", "--in-place", path, "--to", "vfs_read")
+    assert (done.code, done.only["changed"]) == (0, len(FUNCTIONS)), done.err
+    assert {row["target"] for row in ftpatch("list", "--json", path).json} == {"vfs_read"}
+    again = ftpatch("enable", "--json", "--in-place", path, "--to", hex(BASE + 2 * STEP + 2))
+    assert again.code == 1 and again.err.endswith("is inside a site to be changed\n")
+    assert ftpatch("undo", "--all", path).code == 0 and path.read_bytes() == before

@@ -28,6 +28,7 @@ def sites(tmp_path: Path) -> Sites:
         symbols.append(Symbol("find_slot", places[f"find_slot.{i}"], 64, bind=0))
     symbols.append(Symbol("__se_sys_read", AT["__x64_sys_read"], 64))
     symbols.append(Symbol("$x", AT["do_exit"], 0, 0, 0))
+    symbols.append(Symbol("L0\x01", AT["do_exit"], 0, 0, 0))
     symbols.append(Symbol("__pfx_do_exit", AT["do_exit"], 0, 0, 0))
     symbols.append(Symbol("vfs_declared", 0, section=None))
     image.symbols = symbols
@@ -105,7 +106,7 @@ def test_notrace_has_the_last_word(sites: Sites) -> None:
 
 @pytest.mark.parametrize(
     "text",
-    ["nothing", "no_*", "", "no_name", "__pfx_do_exit", "$x", "vfs_declared", "ftrace_caller"],
+    ["nothing", "no_*", "", "no_name", "__pfx_do_exit", "$x", "L0\x01", "vfs_declared"],
 )
 @pytest.mark.parametrize("where", ["filters", "removed", "notrace"])
 def test_what_matches_nothing_is_an_error(sites: Sites, text: str, where: str) -> None:

@@ -9,7 +9,7 @@ import itertools
 import pytest
 
 from tests.kernels.fetch import METAS, Meta, wanted
-from tests.kernels.rotation import PER_DAY, day_of, days, in_turn, one_of
+from tests.kernels.rotation import PER_DAY, day_of, days, in_share, in_turn, one_of
 
 TAKEN = [meta for meta in METAS if meta.in_turn]
 OPTIONAL = [meta for meta in TAKEN if not meta.required]
@@ -65,6 +65,20 @@ def test_the_sample_of_each_machine_takes_turns_too() -> None:
         metas = wanted("rotation", seed)
         chosen |= {one_of(alike(metas, meta), seed, len(OPTIONAL)) for meta in metas}
     assert chosen == {meta.name for meta in TAKEN}
+
+
+@pytest.mark.parametrize("shares", [1, 3, 10])
+def test_each_share_of_each_kernels_tests_comes_up(shares: int) -> None:
+    """Within as many rounds as there are shares."""
+    count = len(OPTIONAL)
+    seen = {
+        (meta.name, number)
+        for seed in _seeds(0, (shares + 1) * days(count))
+        for meta in wanted("rotation", seed)
+        for number in range(shares)
+        if in_share(number, shares, seed, count)
+    }
+    assert seen == {(meta.name, number) for meta in TAKEN for number in range(shares)}
 
 
 def test_days_follow_each_other() -> None:

@@ -17,7 +17,8 @@ from tests.support.source_files import FILES, PACKAGE, every_file, parsed
 
 LEVELS = (
     ("errors",),
-    ("core", "layout"),
+    ("core",),
+    ("layout",),
     ("io",),
     ("arch",),
     ("elf",),

@@ -8,6 +8,7 @@ import re
 import struct
 import subprocess
 import sys
+import tracemalloc
 from pathlib import Path
 from unittest import mock
 
@@ -18,7 +19,7 @@ from ftpatch.errors import InputError
 from ftpatch.image import open_image
 from ftpatch.image.compression import MAX_UNPACKED
 from ftpatch.image.payload import read_payload
-from tests.support.boot_images import SETUP, bzimage, zboot
+from tests.support.boot_images import SETUP, bzimage, zboot, zimage
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import ELF_BOXES, FEW, IMAGE_BOXES, PACKERS, sized
 from tests.support.command import ROOT, Result, ftpatch, ftpatch_command
@@ -161,6 +162,31 @@ def test_a_bomb(tmp_path: Path) -> None:
     assert done.stderr == f"ftpatch: {path}: zstd: unpacks to more than {MAX_UNPACKED} bytes\n"
     assert done.returncode == 2
     assert int(done.stdout) < 1_600_000
+
+
+@pytest.mark.parametrize("unpacked", [0, 1, 1 << 24, 1 << 31])
+def test_a_bomb_in_a_zimage(unpacked: int, tmp_path: Path) -> None:
+    """gzip's own end is looked for, in no more memory than what it says takes."""
+    stream = gzip.compress(bytes(1 << 27), 1, mtime=0)[:-4]
+    path = _put(tmp_path, zimage(stream, unpacked))
+    tracemalloc.start()
+    try:
+        assert "gzip: unpacks to more than" in _is_one_line(ftpatch("status", path))
+        assert tracemalloc.get_traced_memory()[1] < 1 << 26
+    finally:
+        tracemalloc.stop()
+
+
+@every_kind
+def test_a_zimage_payload_that_is_elsewhere(kind: str, tmp_path: Path) -> None:
+    stream = PACKERS[kind](SMALL)
+    whole = zimage(stream[:-4] if kind == "gzip" else stream, len(SMALL))
+    for at in (0x34, 0x38, 0x100, 0x104, 0x108, len(whole) - 12):
+        for value in (0, 1, 3, 0x34, len(whole) - 4, len(whole), 0x7FFF_FFFF, 0xFFFF_FFFF):
+            path = _put(tmp_path, whole[:at] + struct.pack("<I", value) + whole[at + 4 :])
+            _is_one_line(ftpatch("status", path))
+    for end in (0x25, 0x40, 0x100, 0x10C, 0x1000, 0x1004, len(whole) - 20, len(whole) - 9):
+        _is_one_line(ftpatch("extract", _put(tmp_path, whole[:end])))
 
 
 def test_layers_inside_of_each_other(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ import io
 import random
 import struct
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
@@ -16,6 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from ftpatch.errors import InputError
+from ftpatch.image import ipl_parts, open_image
+from ftpatch.image.compression import kind_of
 from ftpatch.image.ipl_parts import find_parts, found_again, led_aside
 from ftpatch.image.payload import read_payload
 from tests.support.boot_images import ipl_image
@@ -48,11 +51,38 @@ def test_the_memory_is_read_as_an_elf_file(kind: str) -> None:
     assert [(row["r_offset"], row["r_info_type"]) for row in rows] == [(at, 12) for at in PLACES]
 
 
+@pytest.mark.parametrize("words", [b"Linux version 6.12 (s390x)", b"Another version 1"])
+def test_what_is_extracted_is_a_kernel_by_its_words(words: bytes, tmp_path: Path) -> None:
+    path, plain = tmp_path / "bzImage", tmp_path / "plain"
+    path.write_bytes(ipl_image(sized("zstd", words + _memory()[len(words) :]), PLACES))
+    assert ftpatch("extract", path, "-o", plain).code == 0
+    assert open_image(plain).is_kernel == words.startswith(b"Linux")
+
+
 def test_a_decompressor_that_does_not_tell() -> None:
     whole = bytearray(ipl_image(sized("zstd", _memory()), PLACES))
     struct.pack_into(">4Q", whole, 0x10F00, 0, 0, 0, 0)
     with pytest.raises(InputError, match="does not tell where its payload is"):
         find_parts(PATH, memoryview(bytes(whole)))
+
+
+def test_one_that_could_hold_a_stream_everywhere() -> None:
+    """The decompressor names as many places of streams as it has words, and each page could be the
+    last: each place is looked at once."""
+    whole = bytearray(1 << 20)
+    half = len(whole) // 2
+    whole[0x12000:half] = struct.pack(f">{(half - 0x12000) // 8}Q", *range(half, 0xEE000, 8))
+    whole[half:] = bytes.fromhex("1f8b080000000000") * (half // 8)
+    page = bytes(4096 - 32) + bytes(24) + b"\0\0\0\x20zIPL"
+    with mock.patch.object(ipl_parts, "kind_of", side_effect=kind_of) as asked:
+        for data in (bytes(whole) + page, bytes(whole) + page * 300):
+            with pytest.raises(InputError, match="does not tell where its payload is"):
+                find_parts(PATH, memoryview(data))
+        said = struct.pack("<I", 2 << 20)
+        whole[-4:], whole[0x11000:0x11008] = said, struct.pack(">Q", len(whole))
+        found = find_parts(PATH, memoryview(bytes(whole) + page))
+    assert (found.stream, found.end, found.end_at) == (half, len(whole), 0x11000)
+    assert asked.call_count < 100
 
 
 @given(

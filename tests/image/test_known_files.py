@@ -88,6 +88,17 @@ def test_what_it_unpacks_to() -> None:
             assert f"{name}: unpacks to {words}" in ftpatch(verb, name).err
 
 
+OTHERS = {
+    21: "; of PowerPC64, 64-bit little-endian ones are supported (ppc64le)\n",
+    22: "; of s390, 64-bit big-endian ones are supported (s390x)\n",
+    40: "; of ARM, 32-bit little-endian ones are supported (arm)\n",
+    62: "; of x86-64, 64-bit little-endian ones are supported (x86_64)\n",
+    183: "; of AArch64, 64-bit little-endian ones are supported (arm64)\n",
+    243: "; of RISC-V, 64-bit little-endian ones are supported (riscv64)\n",
+    258: "; of LoongArch, 64-bit little-endian ones are supported (loongarch64)\n",
+}
+
+
 @pytest.mark.parametrize(
     ("machine", "bits", "big", "words"),
     [
@@ -96,7 +107,7 @@ def test_what_it_unpacks_to() -> None:
         (20, 32, True, "a 32-bit big-endian PowerPC"),
         (21, 64, True, "a 64-bit big-endian PowerPC64"),
         (22, 32, True, "a 32-bit big-endian s390"),
-        (22, 64, False, "a 64-bit s390"),
+        (22, 64, False, "a 64-bit little-endian s390"),
         (40, 32, True, "a 32-bit big-endian ARM"),
         (43, 64, True, "a 64-bit big-endian SPARC"),
         (62, 32, False, "a 32-bit x86-64"),
@@ -115,7 +126,17 @@ def test_other_machines(verb: str, machine: int, bits: int, big: bool, words: st
     result = ftpatch(verb, "file")
     assert result.code == 2 and result.err.startswith(f"ftpatch: file: {words} ELF file")
     assert "is not supported" in result.err and result.err.count("\n") == 1
-    assert "; supported: ELF files of " in result.err and "s390x" in result.err
+    assert OTHERS.get(machine, "; supported: ELF files of ") in result.err
+
+
+def test_another_abi() -> None:
+    image = Image(21, sections=[Section(".text", bytes(16))], header={"e_flags": 1})
+    Path("file").write_bytes(image.build())
+    words = "ftpatch: file: a 64-bit PowerPC64 ELF file of ELFv1, which is not supported\n"
+    assert ftpatch("status", "file").err == words
+    image.header["e_flags"] = 2
+    Path("file").write_bytes(image.build())
+    assert "__mcount_loc" in ftpatch("status", "file").err
 
 
 def test_a_core_dump() -> None:
@@ -197,6 +218,7 @@ def test_rustc_s_flag_is_what_gives_a_table() -> None:
         ("arm64", "gcc", 1, 2),
         ("riscv64", "gcc", 2, 4),
         ("s390x", "gcc", 2, 3),
+        ("arm", "gcc", 2, 3),
     ],
 )
 def test_pads_that_are_too_short(arch: str, compiler: str, nops: int, right: int) -> None:
@@ -207,7 +229,10 @@ def test_pads_that_are_too_short(arch: str, compiler: str, nops: int, right: int
     flags = ["-O2", "-fno-inline", f"-fpatchable-function-entry={nops}"]
     subprocess.run([*target.command(compiler), *flags, "prog.c", "-o", "prog"], check=True)
     flag = f"compile with -fpatchable-function-entry={right}"
-    assert flag in ftpatch("status", "prog").out
+    subprocess.run([*target.command(compiler), *flags, "-c", "prog.c"], check=True)
+    for file in ("prog", "prog.o"):
+        said = ftpatch("status", file).out
+        assert flag in said and (arch != "arm" or "have 4 bytes, but a call takes 6;" in said)
     assert flag in ftpatch("check", "prog").out
     result = ftpatch("enable", "prog", "--to", "one", "-f", "main")
     assert result.code == 1 and flag in result.err

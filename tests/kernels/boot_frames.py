@@ -9,7 +9,7 @@ from pathlib import Path
 
 from .gdb_boots import LIMIT, seen_by_gdb
 from .independent import Vmlinux
-from .qemu import OBJCOPY, need
+from .qemu import PREFIX, need
 
 __all__ = ["backtraces"]
 
@@ -54,7 +54,7 @@ def backtraces(
     """Of each of the first ``most`` times that a boot comes to one of ``at``: that address, and
     those that its callers go on at, the innermost first; up to the address ``until``."""
     symbols = scratch / f"{image.path.parent.name}.frames"
-    objcopy = OBJCOPY.get(image.arch, "objcopy")
+    objcopy = "objcopy" if image.arch in ("x86_64", "i386") else f"{PREFIX[image.arch]}objcopy"
     need(objcopy)
     only = ["--strip-debug", "--keep-section=.debug_frame"]
     subprocess.run([objcopy, *only, image.path, symbols], check=True, timeout=LIMIT)

@@ -27,18 +27,36 @@ from ftpatch.arch.boot import boot_tracer_of
 from .independent import Vmlinux
 from .qemu import MACHINES, need, raw_image
 
-__all__ = ["SAME", "blocks", "entered", "stepped"]
+__all__ = ["ALIKE", "GLOBAL", "SAME", "blocks", "entered", "stepped"]
 
 SAME = ("-m", "256M", "-icount", "shift=0")
 """Words for QEMU in boots that are compared: its clocks count instructions, not the host's time."""
 LIMIT = 600  # seconds; it takes 10 to 30
 CALL = 5  # bytes of x86's call
+GLOBAL = 8  # bytes from ppc64le's global entry of a function to the local one
+MAKES_R2 = 0x3C4C  # addis 2, 12, ...: what begins there
 PIPE = 1 << 20  # bytes
 # [cs base/program counter/flags/cflags] of a block; a block that an interrupt kept from being run.
 LINE = re.compile(rb"^(?:Trace .*?/([0-9a-f]+)/|(Stopped) )", re.MULTILINE)
-# Where a kernel is before its page tables are: x86's linked physical address, and where QEMU's
-# `virt` puts an Image.
-LOADED = {"x86_64": 0x100_0000, "i386": 0x100_0000, "arm64": 0x4020_0000}
+# Where a kernel's first bytes are before its page tables are: x86's linked physical address, and
+# where QEMU's `virt` puts an Image.
+LOADED = {
+    "x86_64": 0x100_0000,
+    "i386": 0x100_0000,
+    "arm64": 0x4020_0000,
+    "riscv64": 0x8020_0000,
+    "ppc64le": 0,
+}
+ALIKE = {
+    "ppc64le": (
+        *("-M", "cap-cfpc=broken,cap-sbbc=broken,cap-ibs=broken,cap-ccf-assist=off"),
+        *("-M", "kernel-addr=0x8000000", "-chardev", "null,id=events"),
+        *("-device", "spapr-vty,chardev=events,reg=0x710000f0"),
+    ),
+}
+"""Words for the machine that a traced kernel is on: it looks at all that there is."""
+BEGINS = {"riscv64": "_start"}
+"""What stands there, if not _text."""
 TEXT = (("_text", "_etext"), ("_sinittext", "_einittext"))
 # What runs hundreds of thousands of blocks: those behind its entry are not logged, and none of what
 # has no site.
@@ -57,6 +75,7 @@ BUSY = (
         "__free_pages_core",
         "early_pfn_to_nid",
     ),
+    *("copy_and_flush", "start_here_multiplatform", "memset", "memchr"),  # ppc64le's
     *("create_kpti_ng_temp_pgd", "crc32_body", "fdt_offset_ptr", "pfn_valid", "fdt_next_tag"),
     *(
         "early_page_uninitialised",
@@ -70,7 +89,13 @@ BUSY = (
 def entered(image: Vmlinux, scratch: Path, until: int) -> list[int]:
     """The ip of each site that an untouched kernel runs, in order, up to an address."""
     at = _entries(image) if image.pads else image.sites + np.uint64(CALL)
-    return _trace(image, scratch, _both(image, at, image.sites), _both(image, [until], [0]), 0)
+    found, ends = _both(image, at, image.sites), _both(image, [until], [0])
+    if image.arch == "ppc64le":  # a symbol is where a pointer leads, a call goes beyond
+        ends |= _both(image, [until + GLOBAL], [0])
+        entry = at - np.uint64(GLOBAL)
+        there = image.insns(entry) >> np.uint32(16) == MAKES_R2
+        found |= _both(image, entry[there], image.sites[there])
+    return _trace(image, scratch, found, ends, 0)
 
 
 def stepped(image: Vmlinux, scratch: Path, count: int) -> list[int]:
@@ -93,9 +118,14 @@ def _entries(image: Vmlinux) -> NDArray[np.uint64]:
     return np.asarray(records + np.uint64(8 if image.call_ops else 0))
 
 
+def _shift(image: Vmlinux) -> int:
+    """Bytes from where a kernel is linked to where it is before its page tables are."""
+    return LOADED[image.arch] - image.address(BEGINS.get(image.arch, "_text"))
+
+
 def _both(image: Vmlinux, at: Iterable[int], ips: Iterable[int]) -> dict[int, int]:
     """``ips`` by address, and by where that is before the page tables are."""
-    shift = LOADED[image.arch] - image.address("_text")
+    shift = _shift(image)
     rows = [(int(one), int(ip)) for one, ip in zip(at, ips, strict=True)]
     return dict(rows) | {one + shift: ip for one, ip in rows}
 
@@ -107,14 +137,14 @@ def _ranges(image: Vmlinux, at: Iterable[int]) -> str:
     for name in BUSY:
         start, size = image.symbol(name) or (0, 0)
         end = start + size
-        first = int(np.searchsorted(known, np.uint64(start)))
-        if first < len(known) and known[first] < end:
-            start = int(known[first]) + 1
-            assert first + 1 == len(known) or known[first + 1] >= end, f"{name} has two sites"
+        within = known[(known >= np.uint64(start)) & (known < np.uint64(end))]
+        if len(within):
+            start = int(within[-1]) + 1
+            assert within[-1] - within[0] <= GLOBAL, f"{name} has two sites"
         if start < end:
             found.append((start, end))
     holes = sorted(set(found))
-    shift = LOADED[image.arch] - image.address("_text")
+    shift = _shift(image)
     ranges = []
     for name, last in TEXT:
         start, stop = image.address(name), image.address(last)
@@ -143,6 +173,7 @@ def _trace(
     with raw_image(image.path, image.arch, scratch) as kernel:
         command: list[str | Path] = [
             *MACHINES[image.arch],
+            *ALIKE.get(image.arch, ()),
             *SAME,
             "-kernel",
             kernel,
@@ -150,8 +181,12 @@ def _trace(
             append,
         ]
         with _machine([*command, *more]) as log:
+            now = 0
             for at in blocks(log):
+                before, now = now, at
                 if at in sites:
+                    if before == at - GLOBAL and sites.get(before) == sites[at]:
+                        continue  # that block ended between two entries
                     found.append(sites[at])
                     if len(found) == count:
                         return found

@@ -20,7 +20,13 @@ from .independent import Vmlinux
 
 __all__ = ["Booted", "boot_traced", "hang", "planted", "triple_fault"]
 
-BEHIND = {"x86_64": 5, "i386": 5, "arm64": 4}  # bytes of the call at a site
+BEHIND = {
+    "x86_64": 5,
+    "i386": 5,
+    "arm64": 4,
+    "riscv64": 8,
+    "ppc64le": 4,
+}  # bytes from a site to behind its call
 ENDED = (0, 1, 124)  # 1: with a fault; 124: ended for its time
 LAST = re.compile(r"last functions: (.*)")
 
@@ -74,14 +80,25 @@ def hang(image: Vmlinux) -> bytes:
     """A branch to itself."""
     if image.arch == "arm64":
         return bytes.fromhex("00000014")  # b .
+    if image.arch == "riscv64":
+        return bytes.fromhex("6f000000")  # j .
+    if image.arch == "ppc64le":
+        return bytes.fromhex("00000048")  # b .
     return bytes.fromhex("ebfe")  # jmp .
 
 
 def triple_fault(image: Vmlinux, ip: int) -> bytes:
-    """An exception without a table of handlers, which resets an x86; an arm64 goes off."""
+    """An exception without a table of handlers, which resets an x86; the others go off."""
     if image.arch == "arm64":
         # mov w0, #8; movk w0, #0x8400, lsl #16 (PSCI's SYSTEM_OFF); hvc #0
         return bytes.fromhex("00018052 0080b072 020000d4")
+    if image.arch == "riscv64":
+        return bytes.fromhex("93088000 73000000")  # li a7, 8 (SBI's sbi_shutdown); ecall
+    if image.arch == "ppc64le":
+        # bcl 20, 31, .+4; mflr 4; addi 4, 4, 28; clrldi 4, 4, 4; li 3, 0; ori 3, 3, 0xf000; sc 1
+        code = bytes.fromhex("05009f42 a602887c 1c008438 00018478 00006038 00f06360 22000044")
+        # b .; the arguments of RTAS, and no more: power-off (2003), 2 of them, 1 result
+        return code + bytes.fromhex("00000048 00002003 00000002 00000001") + bytes(12)
     at = 2 if image.bits == 64 else ip + BEHIND[image.arch] + 9  # rip counts from the ud2
     lidt = bytes.fromhex("0f011d") + at.to_bytes(4, "little")
     return lidt + bytes.fromhex("0f0b") + bytes(10)  # lidt [table]; ud2; the table: all zeros

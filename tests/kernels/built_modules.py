@@ -15,7 +15,10 @@ __all__ = ["CROSS", "build_modules", "ensure_headers"]
 
 HOST = "amd64"
 HERE = Path(__file__).parent
-CROSS = {"arm64": ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-")}
+CROSS = {
+    "arm64": ("ARCH=arm64", "CROSS_COMPILE=aarch64-linux-gnu-"),
+    "riscv64": ("ARCH=riscv", "CROSS_COMPILE=riscv64-linux-gnu-", "CC=riscv64-linux-gnu-gcc-12"),
+}
 """By Debian's word, make's for a compiler that runs here."""
 NO_BTF = "CONFIG_DEBUG_INFO_BTF_MODULES="
 """Types for BPF need pahole."""
@@ -25,6 +28,8 @@ BUILD_LIMIT = 300  # seconds; it takes 3
 def build_modules(kernel: Kernel, *sources: str, scratch: Path) -> dict[str, bytes]:
     """The modules by the names of their files. Raises FetchError where there are no headers."""
     need("gcc-12")
+    if kernel.meta is not None and kernel.meta.arch == "riscv64":
+        need("riscv64-linux-gnu-gcc-12")
     headers = ensure_headers(kernel)
     for name in sources:
         (scratch / name).write_bytes((HERE / name).read_bytes())
@@ -60,8 +65,14 @@ def ensure_headers(kernel: Kernel) -> Path:
                     tools = name.startswith("kbuild-") and kernel.meta.arch in CROSS
                     archive = Archive(HOST) if tools else kernel.meta.archive
                     archive.update()
-                    deb = archive.download(f"linux-{name}={version}", place)
+                    full = f"linux-{name}={version}"
+                    if tools and kernel.meta.suite:  # those of a newer suite do not run here
+                        full = _named(archive, f"linux-kbuild-{short.partition('+')[0]}")
+                    deb = archive.download(full, place)
                     subprocess.run(["dpkg-deb", "-x", deb, part], check=True)
+                    own = part / "usr/lib" / full
+                    if own.is_dir():
+                        own.rename(own.with_name(f"linux-kbuild-{short}"))
                 makefile = part / built.relative_to(where) / "Makefile"
                 if not makefile.is_file():
                     raise FetchError(f"linux-headers-{release} has no Makefile")
@@ -69,3 +80,11 @@ def ensure_headers(kernel: Kernel) -> Path:
                 makefile.write_text(text.replace("/usr/src", str(where / "usr/src")))
                 part.replace(where)
     return built
+
+
+def _named(archive: Archive, begin: str) -> str:
+    """The package whose name begins so. Raises FetchError if there is none."""
+    found = archive.run("apt-cache", "search", "--names-only", f"^{begin}").split()
+    if not found:
+        raise FetchError(f"no {begin} in {archive.name}")
+    return found[0]

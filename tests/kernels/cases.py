@@ -74,10 +74,16 @@ def cases(kernel: Kernel, pads: bool) -> list[Case]:
 
 def entry_sites(image: Vmlinux) -> NDArray[np.bool_]:
     """Which sites stand at the entry of the function that kallsyms names for them: their code
-    begins where it does, or behind a landing. What lies further is left of a weak function that
-    another overrode, and kallsyms, which has lost its name, calls it by the function before."""
-    entry = image.landing + 4 * image.pads
-    return np.array([offset <= entry for _, offset, _ in image.kallsyms.lookup(image.sites)])
+    begins where it does, or behind a landing, and is the first there. What lies further is left of
+    a weak function that another overrode, and kallsyms, which has lost its name, calls it by the
+    function before."""
+    last = image.landing + image.extent[0]
+    offset = np.array([offset for _, offset, _ in image.kallsyms.lookup(image.sites)])
+    starts = image.sites - offset.astype(np.uint64)
+    order = np.argsort(image.sites, kind="stable")
+    first = np.zeros(len(starts), bool)
+    first[order[np.unique(starts[order], return_index=True)[1]]] = True
+    return first & (offset <= last)
 
 
 @dataclass
@@ -103,6 +109,13 @@ class Patched:
         if self.original.pads and self.case.verb == "disable":
             return np.zeros(len(self.original.sites), bool)
         return self.case.reach(self.original)
+
+    @cached_property
+    def dropped(self) -> NDArray[np.bool_]:
+        """Those of them whose records must be: all but NOPs where the kernel expects nothing."""
+        if self.case.verb == "disable":
+            return self.changed & ~self.original.uncompared
+        return self.changed
 
     @cached_property
     def slots(self) -> NDArray[np.int64]:

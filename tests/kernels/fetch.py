@@ -57,9 +57,9 @@ METAS = (
     Meta("linux-image-6.12-arm64-dbg", "arm64", required=False),
     Meta("linux-image-686-pae-dbg", "i386", required=False),
     Meta("linux-image-riscv64-dbg", "riscv64", required=False, suite="trixie"),
-    Meta("linux-image-s390x-dbg", "s390x", required=False, suite="trixie", in_turn=False),
-    Meta("linux-image-powerpc64le-dbg", "ppc64el", required=False, suite="trixie", in_turn=False),
-    Meta("linux-image-armmp-dbg", "armhf", required=False, suite="trixie", in_turn=False),
+    Meta("linux-image-s390x-dbg", "s390x", required=False, suite="trixie"),
+    Meta("linux-image-powerpc64le-dbg", "ppc64el", required=False, suite="trixie"),
+    Meta("linux-image-armmp-dbg", "armhf", required=False, suite="trixie"),
     Meta("linux-image-loong64-dbg", "loong64", required=False, suite="sid"),
 )
 FLAVOURS = {

@@ -14,7 +14,7 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .boot_oracle import SAME
+from .boot_oracle import ALIKE, SAME
 from .independent import Vmlinux
 from .qemu import APPEND, MACHINES, need, raw_image
 
@@ -30,6 +30,7 @@ words = json.load(open({words!r}))
 mask = (1 << words["bits"]) - 1
 gdb.execute("set pagination off")
 gdb.execute("set confirm off")
+gdb.execute("set endian little")  # ppc64le's machine is not, before the kernel is
 gdb.execute("set remotetimeout 60")  # a busy machine answers late
 def connect():
     gdb.execute("target remote | exec " + words["machine"])
@@ -57,7 +58,8 @@ def seen_by_gdb(
         need(name)
     with raw_image(image.path, image.arch, folder) as kernel:
         bare = [word for word in MACHINES[image.arch][1:] if word not in ("-serial", "stdio")]
-        machine = [program, *other, *bare, *SAME, *more, "-gdb", "stdio", "-S"]
+        machine = [program, *other, *bare, *ALIKE.get(image.arch, ()), *SAME, *more]
+        machine += ["-gdb", "stdio", "-S"]
         machine += ["-kernel", str(kernel), "-append", f"{APPEND[image.arch]} nokaslr"]
         held.write_text(json.dumps({**words, "machine": shlex.join(machine), "bits": image.bits}))
         code.write_text(SCRIPT.format(words=str(held), out=str(out), script=script))

@@ -124,6 +124,8 @@ def _recorded(console: str) -> dict[str, Step]:
     found: dict[str, Step] = {}
     for line in console.splitlines():
         text, stamps = STAMP.subn("", line.rstrip())
+        if not found and STEP in text:  # behind what the firmware printed
+            text = text[text.index(STEP) :]
         if text.startswith(STEP):
             found[text.removeprefix(STEP)] = step = Step()
         elif found and text.startswith(SAID):

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from .kallsyms import Kallsyms
 
-__all__ = ["NOP", "MOV_X9_X30", "PADS", "R_NONE", "Vmlinux"]
+__all__ = ["NOP", "MOV_X9_X30", "PADS", "PROLOGUE", "R_NONE", "Vmlinux"]
 
 Addresses = NDArray[np.uint64]
 
@@ -191,12 +191,28 @@ class Vmlinux:
     def landing(self) -> int:
         """Bytes that may stand between a function's symbol and the code of its site: endbr64, bti
         c; what makes r2 at a global entry; with -pg the prologue."""
-        return {"ppc64le": 8, "arm": PROLOGUE}.get(self.arch, 4)
+        return {"ppc64le": 8, "arm": PROLOGUE, "s390x": 0}.get(self.arch, 4)
+
+    @cached_property
+    def entries(self) -> tuple[int, ...]:
+        """Bytes from a function's symbol at which the code of its site may begin."""
+        if self.arch == "arm":  # lr is pushed before the site
+            return tuple(range(4, self.landing + 1, 4))
+        return (0, self.landing)
 
     @cached_property
     def init_compares(self) -> bool:
         """Whether ftrace_init_nop reads a site before it writes."""
         return self.arch != "riscv64"
+
+    @cached_property
+    def uncompared(self) -> NDArray[np.bool_]:
+        """The sites that ftrace_init turns into NOPs without reading them: arm's in .init.text,
+        since v5.18 (ftrace_init_nop in arch/arm/kernel/ftrace.c)."""
+        low, high = 0, 0
+        if self.arch == "arm" and self.find("ftrace_caller_from_init") is not None:
+            low, high = self.address("_sinittext"), self.address("_einittext")
+        return (self.sites >= low) & (self.sites < high)
 
     @cached_property
     def sites(self) -> Addresses:

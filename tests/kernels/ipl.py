@@ -19,14 +19,14 @@ import numpy as np
 import zstandard
 
 from .independent import Vmlinux
+from .qemu import PREFIX
 
-__all__ = ["boxed"]
+__all__ = ["boxed", "memory_of"]
 
 BASE = 0x10_0000  # address of the payload's first byte
 MAGIC = b"\x28\xb5\x2f\xfd"  # of zstd
 LEVEL = 12
 TRAILER = 32  # bytes at the end of a bzImage, for Secure Boot
-OBJCOPY = "s390x-linux-gnu-objcopy"
 
 
 @contextmanager
@@ -44,7 +44,7 @@ def _filled(outer: bytes, vmlinux: Path, scratch: Path) -> bytes:
     image = Vmlinux(vmlinux)
     _, info, _ = image.sections[".vmlinux.info"]  # arch/s390/boot/boot.h: entry, image_size, ...
     nowhere = BASE + int.from_bytes(image.data[info + 8 : info + 16].tobytes(), "big") - 8
-    memory = bytearray(_memory(vmlinux, scratch))
+    memory = bytearray(memory_of(vmlinux, image.arch, scratch))
     at = outer.rindex(MAGIC)
     held = zstandard.ZstdDecompressor().decompressobj().decompress(outer[at:])
     assert len(held) == len(memory), "another kernel's bzImage"
@@ -69,10 +69,11 @@ def _filled(outer: bytes, vmlinux: Path, scratch: Path) -> bytes:
     return bytes(out)
 
 
-def _memory(vmlinux: Path, scratch: Path) -> bytes:
-    """As the kernel's Makefile makes the payload of the vmlinux."""
+def memory_of(vmlinux: Path, arch: str, scratch: Path) -> bytes:
+    """As the kernel's Makefile makes the payload of the vmlinux, of IBM Z and of 32-bit ARM."""
     flat = scratch / f"{vmlinux.name}.flat"
-    subprocess.run([OBJCOPY, "-O", "binary", "-R", ".comment", "-S", vmlinux, flat], check=True)
+    tool = f"{PREFIX[arch]}objcopy"
+    subprocess.run([tool, "-O", "binary", "-R", ".comment", "-S", vmlinux, flat], check=True)
     try:
         return flat.read_bytes()
     finally:

@@ -19,6 +19,8 @@ MOVE = {"EM_AARCH64": "e9031eaa", "EM_PPC64": "a602087c", "EM_LOONGARCH": "2c001
 HINT = {"EM_AARCH64": "9f2203d5", "EM_PPC64": "00004260", "EM_LOONGARCH": "00807238"}
 """csdb; ori 2,2,0; ibar 0."""
 NEUTRAL = {"EM_X86_64": 0, "EM_386": 1}  # R_X86_64_NONE; R_386_32 of no symbol adds 0
+ADD_SP, POP_LR, BL = "04d08de2", "0040bde8", 0xEBFFFFFE
+"""add sp, sp, #4; pop {lr}; bl of itself, which a relocation has for its place."""
 INSIDE = 16  # bytes
 FAR = 1 << 30  # bytes behind a section
 
@@ -46,6 +48,29 @@ def call_elsewhere(module: ModuleFile, record: Record) -> None:
     addend = -4 if call.addend is None else call.addend
     place = module.at(record.section, record.value + 1)
     module.point(call, module.symbol("ether_setup"), call.type, addend, place)
+
+
+def idle_call(module: ModuleFile, record: Record) -> None:
+    """A site that is disabled, and whose record was not dropped."""
+    _without_a_call(module, record, ADD_SP)
+
+
+def pop_for_call(module: ModuleFile, record: Record) -> None:
+    """What kernels before v5.18 made of a site."""
+    _without_a_call(module, record, POP_LR)
+
+
+def _without_a_call(module: ModuleFile, record: Record, code: str) -> None:
+    place = module.at(record.section, record.value)
+    call = module.relocation_at(record.section, record.value)
+    held = struct.unpack("<i", bytes.fromhex(code))[0]
+    module.point(call, 0, 0, held, place)  # R_ARM_NONE
+
+
+def bl_elsewhere(module: ModuleFile, record: Record) -> None:
+    call = module.relocation_at(record.section, record.value)
+    place = module.at(record.section, record.value)
+    module.point(call, module.symbol("ether_setup"), call.type, BL - (1 << 32), place)
 
 
 def move_for_nop(module: ModuleFile, record: Record) -> None:
@@ -136,6 +161,7 @@ MODULE_BREAKAGES: dict[str, list[ModuleBreakage]] = {
     "s390x": [short_nops, brcl_elsewhere, *EVERY],
     "ppc64le": [move_for_nop, hint_for_nop, second_word, *EVERY],
     "loongarch64": [move_for_nop, hint_for_nop, second_word, *EVERY],
+    "arm": [idle_call, pop_for_call, bl_elsewhere, *EVERY],
 }
 KEPT = "keep_records"
 """And one that ftpatch makes, by --keep-records."""
@@ -150,4 +176,4 @@ def module_breakages(arch: str) -> list[str]:
 
 
 ALWAYS_REFUSED = {"nop_for_call", "call_elsewhere", "move_for_nop", "hint_for_nop", "short_nops",
-                  "brcl_elsewhere"}  # fmt: skip
+                  "brcl_elsewhere", "idle_call", "pop_for_call", "bl_elsewhere"}  # fmt: skip

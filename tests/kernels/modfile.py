@@ -11,12 +11,16 @@ from typing import Any
 
 from elftools.elf.elffile import ELFFile
 
+from .independent import PROLOGUE
+
 __all__ = ["ModuleFile", "Record", "Relocation", "unsigned"]
 
 MAGIC = b"~Module signature appended~\n"
-TABLES = dict.fromkeys(("EM_X86_64", "EM_386", "EM_S390"), "__mcount_loc")
+TABLES = dict.fromkeys(("EM_X86_64", "EM_386", "EM_S390", "EM_ARM"), "__mcount_loc")
 ABSOLUTE = {"EM_X86_64": 1, "EM_386": 1, "EM_AARCH64": 257, "EM_RISCV": 2, "EM_S390": 22,
-            "EM_PPC64": 38, "EM_LOONGARCH": 2}  # fmt: skip
+            "EM_PPC64": 38, "EM_LOONGARCH": 2, "EM_ARM": 2}  # fmt: skip
+BEFORE = {"EM_PPC64": (-8,), "EM_ARM": range(-4, -PROLOGUE - 1, -4)}
+"""Bytes from a site to the start of its function, the likeliest first."""
 
 
 def unsigned(data: bytes) -> bytes:
@@ -113,9 +117,9 @@ class ModuleFile:
     @cached_property
     def records(self) -> list[Record]:
         """The table, in its order, as it was when the file was read."""
-        functions = {
+        functions = {  # of aliases the first, as find_kallsyms_symbol() takes it
             (s["st_shndx"], s["st_value"]): s.name
-            for s in self.symbols
+            for s in reversed(self.symbols)
             if s["st_info"]["type"] == "STT_FUNC"
         }
         rows = []
@@ -126,10 +130,10 @@ class ModuleFile:
                 (addend,) = struct.unpack_from("<i", self.data, slot)
             symbol = self.symbols[entry.symbol]
             section, value = symbol["st_shndx"], symbol["st_value"] + addend
-            # The function may begin before the site (endbr64; a global entry), or after the record
-            # (CALL_OPS).
-            before = -8 if self.machine == "EM_PPC64" else -4
-            names = [functions.get((section, value + d), "") for d in (0, before, 8)]
+            # The function may begin before the site (endbr64; a global entry; -pg's prologue), or
+            # after the record (CALL_OPS).
+            before = BEFORE.get(self.machine, (-4,))
+            names = [functions.get((section, value + d), "") for d in (0, *before, 8)]
             rows.append(Record(slot, entry, section, value, next(filter(None, names), "")))
         return rows
 
@@ -138,7 +142,8 @@ class ModuleFile:
 
     def lasting(self) -> set[str]:
         """The functions with a record that stay when the module's .init sections are freed;
-        powerpc's loader keeps all (module_init_section() in arch/powerpc/kernel/module_64.c)."""
+        powerpc's loader keeps all (module_init_section() in arch/powerpc/kernel/module_64.c), and
+        lists them."""
         freed = "\0" if self.machine == "EM_PPC64" else ".init"
         names = ((self.sections[r.section].name, r.function) for r in self.records)
         return {function for name, function in names if not name.startswith(freed)}

@@ -20,9 +20,11 @@ from pathlib import Path
 import pytest
 
 from tests.support.cross_root import use_cross_root
+from tests.support.gnu import PREFIXES
 
 __all__ = [
-    "APPEND", "BOXED", "CRAMPED", "MACHINES", "OBJCOPY", "TROUBLE", "Console", "FtraceBug", "boot",
+    "APPEND", "BOXED", "CRAMPED", "MACHINES", "OBJCOPY", "PREFIX",
+    "TROUBLE", "Console", "FtraceBug", "boot",
     "kaslr_choices",
     "need", "normal", "raw_image", "read_console", "run_machine", "run_qemu", "two_processors",
 ]  # fmt: skip
@@ -45,7 +47,9 @@ LOONGARCH = ["qemu-system-loongarch64", "-M", "virt", *BARE]  # of cross_root.py
 PSERIES = ["qemu-system-ppc64", "-M", "pseries,x-vof=on", *BARE]  # without the firmware's seconds
 MACHINES = {"x86_64": PC, "i386": PC, "arm64": VIRT, "riscv64": RISCV, "s390x": ZVM,
             "ppc64le": PSERIES, "arm": ARM, "loongarch64": LOONGARCH}  # fmt: skip
-OBJCOPY = {"arm64": "aarch64-linux-gnu-objcopy", "riscv64": "riscv64-linux-gnu-objcopy"}
+PREFIX = {arch: prefixes[0] for arch, prefixes in PREFIXES.items()}
+"""Of the names of GNU's tools."""
+OBJCOPY = {arch: f"{PREFIX[arch]}objcopy" for arch in ("arm64", "riscv64")}
 """QEMU takes the raw Image of these, and x86's vmlinux for its PVH note; ppc64le's as it is."""
 BOXED = ("s390x",)
 """A vmlinux of these runs behind its decompressor only (ipl.py)."""
@@ -128,11 +132,10 @@ def raw_image(vmlinux: Path, arch: str, scratch: Path) -> Iterator[Path]:
     """What QEMU takes: the vmlinux, or the raw image that objcopy makes of it, in ``scratch``."""
     if arch in BOXED:
         from .fetch import kernels
-        from .ipl import OBJCOPY as TOOL
         from .ipl import boxed
         from .trees import ARCHES, ensure_tree
 
-        need(TOOL)
+        need(f"{PREFIX[arch]}objcopy")
         metas = ((one, one.meta.arch) for one in kernels() if one.meta is not None)
         kernel = next((k for k, name in metas if ARCHES.get(name, name) == arch), None)
         if kernel is None:

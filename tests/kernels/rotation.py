@@ -4,6 +4,8 @@
     day     1          2          3          4          ...
     takes   a b        c d        e a        b c        of a b c d e, two each day
 
+Of tests that come in shares, a kernel's runs have one, and the next the next time round.
+
 So each comes up within `days` of one another, and what a run costs does not grow with their number.
 The day is FTPATCH_SEED's, as `make test` has it: a date, or any other number.
 """
@@ -15,7 +17,7 @@ import math
 from collections.abc import Sequence
 from typing import TypeVar
 
-__all__ = ["PER_DAY", "day_of", "days", "in_turn", "one_of"]
+__all__ = ["PER_DAY", "day_of", "days", "in_share", "in_turn", "one_of"]
 
 T = TypeVar("T")
 PER_DAY = 2
@@ -46,3 +48,9 @@ def in_turn(every: Sequence[T], seed: int) -> list[T]:
 def one_of(every: Sequence[T], seed: int, count: int) -> T:
     """One of them, the next each time that ``count`` optional kernels have all come up."""
     return every[day_of(seed) // days(count) % len(every)]
+
+
+def in_share(number: int, shares: int, seed: int, count: int) -> bool:
+    """Whether a test of this number is in the share of a day, where ``count`` optional kernels take
+    turns."""
+    return day_of(seed) // days(count) % shares == number % shares

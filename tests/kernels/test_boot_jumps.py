@@ -9,6 +9,8 @@ must be the same: all registers, flags, every byte that was written, and where c
 from __future__ import annotations
 
 import random
+import re
+import subprocess
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -34,9 +36,20 @@ from tests.support import sampling
 from tests.support.sampling import scaled
 
 from .independent import Vmlinux
+from .qemu import PREFIX, need
 
-ARCHES = ("x86_64", "arm64")
+UNICORN = {"x86_64": ("X86", "64"), "arm64": ("ARM64", "ARM"), "riscv64": ("RISCV", "RISCV64")}
+SP = {"x86_64": 4, "arm64": 31, "riscv64": 1}
+STOPS = {"arm64": "00005ed4", "riscv64": "73001000"}
+"""hlt #0xf000, ebreak: calls of the emulator."""
+FETCHED = {"x86_64": range(16), "arm64": range(31), "riscv64": (1, 2, *range(4, 32))}
+"""Registers of which a probe takes one."""
 PAGE = 0x1000
+CONSTANTS = {
+    "x86_64": (rb"(?<=[\x48\x49][\xb8-\xbf])\xef\xcd\xab\x89\x67\x45\x23\x01", 2),
+    "arm64": (rb"[\xe0-\xff]\xbd\x99\xd2(?=.{3}\xf2)", 0),
+}
+"""movabs of 0x0123456789abcdef, movz of its 0xcdef; and bytes of the instruction before them."""
 BASE = 0x4000_0000
 """Where the code runs: what was displaced may depend on distances only."""
 HOOK = BASE + 0x400_0000
@@ -73,7 +86,7 @@ class _Machine:
     def __post_init__(self) -> None:
         import unicorn as u
 
-        kind, mode = {"x86_64": ("X86", "64"), "arm64": ("ARM64", "ARM")}[self.arch]
+        kind, mode = UNICORN[self.arch]
         self.uc: Any = u.Uc(getattr(u, f"UC_ARCH_{kind}"), getattr(u, f"UC_MODE_{mode}"))
         if kind == "X86":
             import unicorn.x86_const as names
@@ -81,12 +94,16 @@ class _Machine:
             texts = [f"R{n}" for n in ("AX", "CX", "DX", "BX", "SP", "BP", "SI", "DI")]
             texts += [*(f"R{n}" for n in range(8, 16)), "EFLAGS", "RIP"]
             self.uc.hook_add(u.UC_HOOK_INSN, self._out, None, 1, 0, names.UC_X86_INS_OUT)
-        else:
+        elif kind == "ARM64":
             import unicorn.arm64_const as names
 
             texts = [*(f"X{n}" for n in range(31)), "SP", "NZCV", "PC"]
+        else:  # gp is not looked at, through which jumps go; sp is in the flags' place, too
+            import unicorn.riscv_const as names
+
+            texts = [f"X{n}" for n in (1, 2, *range(4, 32))] + ["X2", "PC"]
         self.ids = [getattr(names, f"UC_{kind}_REG_{text}") for text in texts]
-        self.sp = self.ids[4 if kind == "X86" else 31]
+        self.sp = self.ids[SP[self.arch]]
         self.uc.hook_add(u.UC_HOOK_CODE, self._step)
         self.uc.hook_add(u.UC_HOOK_MEM_UNMAPPED, self._map)
         self.uc.hook_add(u.UC_HOOK_MEM_WRITE, self._write)
@@ -123,8 +140,8 @@ class _Machine:
             self.written.update(range(at, at + size))
 
     def _step(self, uc: Any, at: int, size: int, _: Any) -> None:  # noqa: ANN401
-        if self.arch == "arm64" and bytes(uc.mem_read(at, 4)) == bytes.fromhex("00005ed4"):
-            self.sent += 1  # hlt #0xf000
+        if self.arch in STOPS and bytes(uc.mem_read(at, 4)) == bytes.fromhex(STOPS[self.arch]):
+            self.sent += 1
             uc.reg_write(self.ids[-1], at + 4)
         low, high = self.inside
         if not low <= at < high:
@@ -137,7 +154,8 @@ class _Machine:
         for one in self.ids[:-2]:
             self.uc.reg_write(one, rng.choice((rng.randrange(1 << 46), rng.randrange(1 << 12))))
         flags = rng.randrange(1 << 12) & 0xCD5 | 2 if self.arch == "x86_64" else rng.randrange(16)
-        self.uc.reg_write(self.ids[-2], flags if self.arch == "x86_64" else flags << 28)
+        if self.arch != "riscv64":
+            self.uc.reg_write(self.ids[-2], flags if self.arch == "x86_64" else flags << 28)
         self.uc.reg_write(self.sp, STACK)
         fault = ""
         try:
@@ -159,11 +177,11 @@ def _read(kernel: Vmlinux, at: int, size: int) -> bytes | None:
 
 def _drawn(kernel: Vmlinux, jumps: KernelJumps, rng: random.Random) -> KernelJump | None:
     """The jump in place of a drawn instruction of a drawn function, or None."""
-    mode = (
-        (capstone.CS_ARCH_X86, capstone.CS_MODE_64)
-        if kernel.arch == "x86_64"
-        else (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM)
-    )
+    mode = {
+        "x86_64": (capstone.CS_ARCH_X86, capstone.CS_MODE_64),
+        "arm64": (capstone.CS_ARCH_ARM64, capstone.CS_MODE_ARM),
+        "riscv64": (capstone.CS_ARCH_RISCV, capstone.CS_MODE_RISCV64 | capstone.CS_MODE_RISCVC),
+    }[kernel.arch]
     row = rng.randrange(len(jumps.functions.start))
     start, end = int(jumps.functions.start[row]), int(jumps.functions.end[row])
     code = _read(kernel, start, end - start) or b""
@@ -178,13 +196,13 @@ def _drawn(kernel: Vmlinux, jumps: KernelJumps, rng: random.Random) -> KernelJum
 def test_everything_is_as_without_them(traceable: Vmlinux) -> None:
     pytest.importorskip("unicorn", reason="pip install unicorn")
     arch = traceable.arch
-    if arch not in ARCHES:
+    if arch not in UNICORN:
         pytest.skip(f"no probes in a kernel on disk for {arch}")
     image = open_image(traceable.path)
     sites = read_sites(image)
     jumps = KernelJumps(sites, read_functions(image))
     rng = random.Random(f"{sampling.FUZZ} {arch}")
-    sink = {"x86_64": "debugcon", "arm64": "semihosting"}[arch]
+    sink = boot_tracer_of(arch).sinks[0]
     tracer = boot_tracer_of(arch).assemble(Wanted(sink, False, WORD - HOOK))
     drawn = ran = 0
     bias = traceable.address("_text") - BASE
@@ -195,7 +213,7 @@ def test_everything_is_as_without_them(traceable: Vmlinux) -> None:
         assert drawn < wanted / LEAST + 50, f"{ran} of {drawn}"
         if jump is None:
             continue
-        number = rng.randrange(16 if arch == "x86_64" else 31)
+        number = rng.choice(FETCHED[arch])
         out = Assembly(arch, tracer.code + bytes(-len(tracer.code) % 16))
         aim = Aim(HOOK, tracer.entry, 0, 0, {}, len(tracer.code))
         values = (Value(First.REGISTER, number, (), 8),)
@@ -220,3 +238,39 @@ def test_everything_is_as_without_them(traceable: Vmlinux) -> None:
         assert {place: probed.written.get(place) for place in plain.written} == plain.written
         assert probed.sent >= 3 and not plain.sent, where
         ran += 1
+
+
+def test_gp_is_only_set_saved_and_restored(traceable: Vmlinux) -> None:
+    """GNU's disassembly of all code: jumps go through a register that nothing else looks at."""
+    if traceable.arch != "riscv64":
+        pytest.skip("jumps need no register")
+    objdump = f"{PREFIX['riscv64']}objdump"
+    need(objdump)
+    sections = [f"-j{name}" for name in (".text", ".init.text", ".exit.text")]
+    command = [objdump, "-d", "--no-show-raw-insn", *sections, str(traceable.path)]
+    out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
+    text = [line.split("#")[0].split("\t", 1)[-1].strip() for line in out.splitlines()]
+    lines = [line for line in text if re.search(r"\bgp\b", line)]
+    usual = r"auipc\tgp,.*|addi?\tgp,gp,.*|[sl]d\tgp,24\(\w+\)"  # PT_GP; a suspended context's
+    assert len(lines) > 5
+    assert [line for line in lines if not re.fullmatch(usual, line)] == []
+
+
+def test_no_jump_takes_what_the_kernel_writes(traceable: Vmlinux) -> None:
+    """Runtime constants (from 6.11 on), known by what the compiler left in their place."""
+    if traceable.arch not in CONSTANTS or not traceable.symbol(
+        "__start_runtime_ptr_dentry_hashtable"
+    ):
+        pytest.skip("no runtime constants")
+    start, offset, size = traceable.sections[".text"]
+    text = traceable.data[offset : offset + size].tobytes()
+    pattern, before = CONSTANTS[traceable.arch]
+    found = [start + one.start() - before for one in re.finditer(pattern, text, re.DOTALL)]
+    image = open_image(traceable.path)
+    jumps = KernelJumps(read_sites(image), read_functions(image))
+    told = 0
+    for place in found:
+        with pytest.raises(UsageError) as caught:
+            jumps.at(place, None)
+        told += "a constant that the kernel writes there" in caught.value.reason
+    assert told >= 5  # those of dcache.c

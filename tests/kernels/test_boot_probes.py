@@ -30,7 +30,7 @@ from .independent import Vmlinux
 from .qemu import two_processors
 from .trees import ensure_tree
 
-ARCHES = ("x86_64", "arm64")
+ARCHES = ("x86_64", "arm64", "riscv64")
 UUID = "generate_random_uuid"
 """A function of lib/, which has no site."""
 MAXACTIVE = {"do_mkdirat": 16, "do_sys_openat2": 16, "hrtimer_nanosleep": 2, UUID: 16}
@@ -128,7 +128,7 @@ def test_they_count_what_kretprobes_count(traceable: Vmlinux, tmp_path: Path) ->
     }
     initrd.write_bytes(cpio(files | {"proc/.keep": b""}))
     hole = hex(traceable.address("_text") - HOLE)
-    result = {"x86_64": "%ax", "arm64": "%x0"}[traceable.arch]
+    result = {"x86_64": "%ax", "arm64": "%x0", "riscv64": "%a0"}[traceable.arch]
     probes = [one for one in PROBES if not one.startswith(tuple(f"p:{each} " for each in tight))]
     probes += [f"r{most}:{name}_r {name} ret=$retval:s64 low=$retval:s32"
                for name, most in active.items()]  # fmt: skip

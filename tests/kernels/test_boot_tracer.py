@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable
@@ -12,21 +13,30 @@ from pathlib import Path
 
 import pytest
 
+from .apt import Archive, files_of
 from .cli import RUN_LIMIT, ftpatch
 from .fetch import FetchError, find_kernel
 from .independent import Vmlinux
 from .qemu import Console, boot, kaslr_choices, need, two_processors
 from .trees import ensure_tree
 
+SEMIHOSTING = (
+    *("-chardev", "file,id=events,path={}"),
+    *("-semihosting-config", "enable=on,target=native,chardev=events"),
+)
 WORDS = {
     "x86_64": ("-debugcon", "file:{}"),
     "i386": ("-debugcon", "file:{}"),
-    "arm64": (
+    "arm64": SEMIHOSTING,
+    "riscv64": SEMIHOSTING,
+    "ppc64le": (
         *("-chardev", "file,id=events,path={}"),
-        *("-semihosting-config", "enable=on,target=native,chardev=events"),
+        *("-device", "spapr-vty,chardev=events,reg=0x710000f0"),
     ),
 }
 FIRST = "start_kernel"
+BEFORE = {"ppc64le": "early_setup"}
+"""What comes sooner where more events than are recorded come before that."""
 MOST = 20000
 DOOMED = "rcu_init"
 BARE = ("-nodefaults", "-display", "none", "-no-reboot", "-m", "1G")
@@ -56,7 +66,8 @@ def test_all_sites_boot(
         rows = _report(stream, path)
         entries = [row for row in rows if row["event"] == "entry"]
         assert len(entries) == MOST
-        start = next(row for row in entries if row["function"] == FIRST)
+        first = BEFORE.get(traceable.arch, FIRST)
+        start = next(row for row in entries if row["function"] == first)
         assert start["depth"] in (0, 1)  # x86 may have a traced caller
         inner = [row for row in entries if row["tid"] == start["tid"] and row["depth"]]
         assert len(inner) > MOST / 2
@@ -88,7 +99,7 @@ def _boot(image: Path, *words: str) -> tuple[str, list[str]]:
 
 
 def test_a_triple_fault_tells_the_last_functions(traceable: Vmlinux, tmp_path: Path) -> None:
-    if traceable.arch == "arm64":
+    if traceable.arch in ("arm64", "riscv64", "ppc64le"):
         pytest.skip("a triple fault is x86's")
     need("qemu-system-x86_64")
     entry = traceable.address(DOOMED)
@@ -131,7 +142,7 @@ def test_two_processors_cut_few_events(traceable: Vmlinux) -> None:
 
 
 def test_a_16550_of_its_own_and_one_with_the_console(traceable: Vmlinux, tmp_path: Path) -> None:
-    if traceable.arch == "arm64":
+    if traceable.arch in ("arm64", "riscv64", "ppc64le"):
         pytest.skip("the serial sink is x86's")
     said, _ = _boot(traceable.path, "--sink", "serial", "--max", "2000", "--time")
     assert "2000 events; tracer stopped" in said and "outside" not in said
@@ -145,3 +156,36 @@ def test_a_16550_of_its_own_and_one_with_the_console(traceable: Vmlinux, tmp_pat
     assert b"Unable to mount root fs" in stream.read_bytes()
     assert sum(row["event"] == "entry" for row in path_rows) == 20000
     path.unlink()
+
+
+@pytest.mark.parametrize("firmware", ["own", "newer"])
+def test_the_firmwares_console_has_the_kernels_words_and_the_events(
+    traceable: Vmlinux, firmware: str, tmp_path: Path
+) -> None:
+    """By calls of before SBI 2.0 in QEMU's own firmware, by the debug console in a newer one."""
+    if traceable.arch != "riscv64":
+        pytest.skip("the firmware's console is riscv64's")
+    words, keep = ("-f", "*init*", "--max", "2000"), tmp_path / "kept"
+    machine = ["--", "-bios", "default" if firmware == "own" else str(_opensbi(tmp_path))]
+    _, expected = _boot(traceable.path, *words, *machine)
+    said, functions = _boot(traceable.path, *words, "--sink", "sbi", "--keep", str(keep), *machine)
+    assert "2000 events; tracer stopped" in said
+    assert functions == expected
+    console = (keep / "console").read_bytes()
+    text = bytes(one for one in console if one < 0x80 and one != 1).decode()
+    assert ("DBCN extension detected" in text) == (firmware == "newer")
+    assert re.search(r"^\[ +0\.0+\] Linux version \S+ \(.*\) #\d+ SMP .*$", text, re.MULTILINE)
+    shutil.rmtree(keep)
+
+
+def _opensbi(scratch: Path) -> Path:
+    """OpenSBI of a newer suite."""
+    try:
+        package = Archive("riscv64", "trixie").download("opensbi", scratch)
+        for name, content in files_of(package):
+            if name.endswith("riscv64-linux-gnu/opensbi/generic/fw_dynamic.bin"):
+                (scratch / "fw_dynamic.bin").write_bytes(content.read())
+                return scratch / "fw_dynamic.bin"
+    except FetchError as error:
+        pytest.skip(str(error))
+    raise AssertionError(f"{package} has no firmware")

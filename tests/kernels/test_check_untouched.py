@@ -54,7 +54,7 @@ def test_the_kprobe_blacklist_is_no_list_of_untraced_functions(image: Vmlinux) -
     width = image.bits // 8
     first, last = (image.address(f"__{end}_kprobe_blacklist") for end in ("start", "stop"))
     functions = [image.word(at) for at in range(first, last, width)]
-    entries = np.array(functions, np.uint64)[:, None] + np.array([0, image.landing], np.uint64)
+    entries = np.array(functions, np.uint64)[:, None] + np.array(image.entries, np.uint64)
     assert np.isin(_starts(image), entries).sum() > 10
 
 
@@ -63,7 +63,7 @@ def test_sites_are_at_entries_and_a_moved_record_is_found(image: Vmlinux, copy: 
     row = np.searchsorted(functions[:, 0], begin, side="right") - 1
     distance = begin - functions[row, 0]
     inside = begin < functions[row, 1]
-    assert set(distance[inside].tolist()) <= {0, image.landing}
+    assert set(distance[inside].tolist()) <= set(image.entries)
     assert inside.mean() > 0.98, "what is left of overridden weak functions is outside of all"
     index = int(np.flatnonzero(image.records != 0)[image.names.index("vfs_read")])
     slot = image.table[0] + index * image.bits // 8
@@ -74,6 +74,7 @@ def test_sites_are_at_entries_and_a_moved_record_is_found(image: Vmlinux, copy: 
     moved = int(image.records[index]) + MOVED
     with broken(copy, [(at, image.packed(moved))]):
         found = ftpatch("check", copy, expect=1).objects
-    assert [f["symbol"].split("+")[0] for f in found if f["invariant"] == "record-in-function"] == [
-        "vfs_read"
-    ]
+    # 32-bit ARM's sites are behind the prologue, wherever that ends: what is no call is no site.
+    stray = "site-known" if image.arch == "arm" else "record-in-function"
+    named = [f["symbol"].split("+")[0] for f in found if f["invariant"] == stray]
+    assert named == ["vfs_read"]

@@ -19,8 +19,8 @@ from .built_modules import build_modules
 from .cli import Answer, ftpatch
 from .dumped import Dumped, Gdb, dump_steps, with_note
 from .fetch import Kernel, ensure, kernels
-from .qemu import need
-from .tracer import HERE, PREFIX
+from .qemu import PREFIX, need
+from .tracer import HERE
 from .trees import ensure_tree
 
 pytest.importorskip("drgn")

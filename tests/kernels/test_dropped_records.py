@@ -18,8 +18,8 @@ from .cli import ftpatch
 from .fetch import FetchError, find_kernel
 from .guest import Step, run_steps
 from .independent import Vmlinux
-from .qemu import need, raw_image
-from .tracer import HERE, PREFIX
+from .qemu import PREFIX, need, raw_image
+from .tracer import HERE
 from .trees import ensure_tree
 
 ENTRY, OTHER, IDLE, KEPT = "vfs_read", "vfs_fsync_range", "vfs_write", "vfs_open"

@@ -35,7 +35,7 @@ def test_in_place_twice_and_back(image: Vmlinux, copy: Path) -> None:
         slots = np.flatnonzero(image.records != 0)[skipped]
         records = Vmlinux(copy).records[slots]
         if not image.pads:  # a NOP is what ftrace_init expects there
-            assert set(records.tolist()) == {drop_value(image)}
+            assert set(records[~image.uncompared[skipped]].tolist()) == {drop_value(image)}
         ftpatch("undo", copy)
         assert filecmp.cmp(copy, once, shallow=False)
     finally:

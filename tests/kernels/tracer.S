@@ -5,7 +5,7 @@
 #if defined(__riscv) && __riscv_xlen == 64
 # define WORD .dword
 # define WIDTH 8
-#elif defined(__i386__)
+#elif defined(__i386__) || defined(__arm__)
 # define WORD .long
 # define WIDTH 4
 #else
@@ -13,6 +13,10 @@
 # define WIDTH 8
 #endif
 
+#ifdef __arm__
+	.syntax unified
+	.arm
+#endif
 	.text
 	.p2align 4
 	.globl count_calls
@@ -50,6 +54,20 @@ count_calls:
 	move $t1, $ra
 	move $ra, $t0
 	jr $t1
+#elif defined(__arm__)
+	// Called by `push {lr}; bl`: the function's own way back is on the stack, lr the way into it.
+	push {r0, r1, r2}
+	movw r0, #:lower16:calls
+	movt r0, #:upper16:calls
+1:	ldrex r1, [r0]
+	add r1, r1, #1
+	strex r2, r1, [r0]
+	cmp r2, #0
+	bne 1b
+	pop {r0, r1, r2}
+	mov ip, lr
+	pop {lr}
+	bx ip
 #else
 	// Called by `auipc t0; jalr t0`.
 	lla t1, calls
@@ -82,7 +100,7 @@ namespace: .asciz ""
 
 	.section __ksymtab, "a"	// struct kernel_symbol, by HAVE_ARCH_PREL32_RELOCATIONS or not
 	.p2align WIDTH / 4 + 1
-#if defined(__riscv) || defined(__s390x__) || defined(__loongarch_lp64)
+#if defined(__riscv) || defined(__s390x__) || defined(__loongarch_lp64) || defined(__arm__)
 	WORD count_calls, exported, namespace
 #else
 	.long count_calls - ., exported - ., namespace - .

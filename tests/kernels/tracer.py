@@ -12,16 +12,13 @@ from pathlib import Path
 
 from tests.support.cross_root import CROSS, use_cross_root
 
-from .qemu import need
+from .qemu import PREFIX, need
 from .trees import Tree
 
 __all__ = ["CALLEE", "loader_program", "tracer_module"]
 
 CALLEE = "count_calls"
 HERE = Path(__file__).parent
-PREFIX = {"x86_64": "", "i386": "i686-linux-gnu-", "arm64": "aarch64-linux-gnu-",
-          "riscv64": "riscv64-linux-gnu-", "s390x": "s390x-linux-gnu-",
-          "ppc64le": "powerpc64le-linux-gnu-", "loongarch64": "loongarch64-linux-gnu-"}  # fmt: skip
 # Has the kernel itself unpack a module: busybox's insmod would do it before.
 LOADER = """
 #include <fcntl.h>

@@ -8,6 +8,7 @@ import json
 import os
 import re
 import shutil
+import struct
 import subprocess
 import sys
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 
 import pytest
 
+from ftpatch.core.byte_order import BIG, LITTLE, ByteOrder
 from ftpatch.layout import constants, offset_of, pack, structure, unpack
 from tests.support.command import ROOT
 
@@ -108,7 +110,7 @@ def test_gcc_agrees(arch: str, tmp_path: Path) -> None:
 def _asked() -> set[str]:
     """Structures that the package asks for without saying of which architecture."""
     found = set()
-    places = {"structure": 1, "offset_of": 2, "pack": 1, "unpack": None}
+    places = {"structure": 1, "offset_of": 2, "pack": 2, "unpack": None}
     for path in (ROOT / "ftpatch").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             if not isinstance(node, ast.Call) or ast.unparse(node.func) not in places:
@@ -131,7 +133,8 @@ def test_same_on_all_architectures() -> None:
         assert {layout["constants"].get(name, value) for layout in FILES.values()} == {value}, name
 
 
-def test_packs_what_it_unpacks() -> None:
+@pytest.mark.parametrize("order", [LITTLE, BIG])
+def test_packs_what_it_unpacks(order: ByteOrder) -> None:
     """Members at their places, to the last bit of each; nothing is cut that does not fit."""
     values: dict[str, Any] = {
         "magic": b"FTPTRACE",
@@ -140,21 +143,34 @@ def test_packs_what_it_unpacks() -> None:
         "image_id": bytes(range(31, -1, -1)),
         "path": b"/a b",
     }
-    raw = pack("trace_header", **values)
+    raw = pack("trace_header", order, **values)
     assert len(raw) == structure("trace_header").itemsize
-    held = unpack("trace_header", b"..." + raw, 3)
+    held = unpack("trace_header", order, b"..." + raw, 3)
     assert {name: held[name] for name in values} == values
     assert not any(held[name] for name in held.keys() - values)
     at = offset_of("trace_header", "image_id")
     assert raw[at : at + 32] == values["image_id"]
+    first = struct.unpack_from(
+        ">5Q" if order.big else "<5Q", raw, offset_of("trace_header", "lost")
+    )
+    assert list(first) == values["lost"]
     for wrong in (-1, 1 << 32):
         with pytest.raises(OverflowError):
-            pack("trace_header", pid=wrong)
+            pack("trace_header", order, pid=wrong)
     with pytest.raises(ValueError):
-        unpack("trace_header", raw[:-1])
+        unpack("trace_header", order, raw[:-1])
     assert offset_of("library_hook", "delta", "i386") == offset_of("library_hook", "delta", "arm64")
     sizes = {arch: structure("library_hook", arch)["delta"].itemsize for arch in FILES}
-    assert sizes == {"x86_64": 8, "i386": 4, "arm64": 8, "riscv64": 8, "ppc64le": 8}
+    assert sizes == {
+        "x86_64": 8,
+        "i386": 4,
+        "arm64": 8,
+        "riscv64": 8,
+        "ppc64le": 8,
+        "s390x": 8,
+        "arm": 4,
+        "loongarch64": 8,
+    }
 
 
 PROGRAM = """

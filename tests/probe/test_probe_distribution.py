@@ -164,8 +164,8 @@ class Bench:
 
     def recorded(self) -> tuple[Counter[int], int]:
         """The hits of all places in the traces of the run, by address, and how many more there
-        were. Only those before there is a thread pointer, or the program's own start, are missed:
-        of a static program, of which they are counted, and of one whose malloc() libraries use."""
+        were: of a static program, or one whose malloc() libraries use, those before there is a
+        thread pointer; and under load those of handlers that interrupted the runtime itself."""
         hits, missed = Counter[int](), 0
         done = ftpatch("report", self.traces / "trace", "--json")
         assert done.code == 0, done.err
@@ -174,8 +174,8 @@ class Bench:
                 row = json.loads(line)
                 hits[int(row["probe"][1:], 16)] += row["hits"] + row["missed"]
                 missed += row["missed"]
-        early = re.search(r"(\d+) events? lost before there was a thread pointer", done.err)
-        untold = (int(early[1]) if early else 0) - missed
+        lost = re.search(r"(\d+) events? lost(?: before| in signal handlers|: )", done.err)
+        untold = (int(lost[1]) if lost else 0) - missed
         assert untold >= 0, done.err
         return hits, untold
 

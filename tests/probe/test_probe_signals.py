@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ftpatch
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.tracer_programs import ARCHES, Outcome, run
 
 SOURCES = Path(__file__).parent.parent / "programs"
@@ -26,16 +27,22 @@ FORMS = [
     ("i686-linux-gnu-gcc", "-Os", "static-pie"),
     ("aarch64-linux-gnu-gcc", "-O1", "dynamic"),
     ("aarch64-linux-gnu-gcc", "-O2", "static"),
+    ("loongarch64-linux-gnu-gcc", "-O1", "dynamic"),
+    ("loongarch64-linux-gnu-gcc", "-O2", "static"),
 ]
-SIGNAL = {"i386": ["-DTRAPPED=SIGTRAP"]}
+SIGNAL = {arch: ["-DTRAPPED=SIGTRAP"] for arch in ("i386", "loongarch64")}
 """The signal of traps, where it is not SIGILL."""
 
 
 def _built(compiler: str, flags: str, link: str, folder: Path) -> tuple[Path, list[str], str]:
     """The program, its arguments and its architecture."""
+    first = compiler.split("-")[0]
+    if first in CROSS:
+        use_cross_root(first)
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
-    arch = {"aarch64": "arm64", "i686": "i386"}.get(compiler.split("-")[0], "x86_64")
+    named = {"aarch64": "arm64", "i686": "i386", "loongarch64": "loongarch64"}
+    arch = named.get(first, "x86_64")
     if arch == "arm64" and shutil.which("qemu-aarch64-static") is None:
         pytest.skip("no qemu-aarch64-static")
     command = [compiler, *flags.split(), "-w", *SIGNAL.get(arch, ())]

@@ -20,6 +20,8 @@ FORMS = [
     Form(link="static-pie", site="none"),
     Form("arm64", site="none"),
     Form("arm64", "static", "-O0", "none"),
+    Form("loongarch64", site="none"),
+    Form("loongarch64", "static", "-O0", "none"),
 ]
 PROBES = ("p:before work n=$arg1:s64", "r:after work $retval:s64")
 CALLS = 10

@@ -99,7 +99,12 @@ def test_all_functions_of_a_program(compiler: str, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(
     ("compiler", "arch"),
-    [("gcc", "x86_64"), ("i686-linux-gnu-gcc", "i386"), ("aarch64-linux-gnu-gcc", "arm64")],
+    [
+        ("gcc", "x86_64"),
+        ("i686-linux-gnu-gcc", "i386"),
+        ("aarch64-linux-gnu-gcc", "arm64"),
+        ("loongarch64-linux-gnu-gcc", "loongarch64"),
+    ],
 )
 def test_it_is_refused_where_there_are_no_names(compiler: str, arch: str, tmp_path: Path) -> None:
     program = _static(compiler, tmp_path)

@@ -11,7 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import ftpatch
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.tracer_programs import ARCHES, Form, libraries, run
+from tests.support.user_stubs import OWN_FLAGS
 
 SOURCE = r"""
 #include <pthread.h>
@@ -65,8 +67,9 @@ LOOPS = SOURCE.replace(
         take(&first""",
     1,
 ).replace("(char *)8", '"b"')
-ARCHES_PROBED = ("x86_64", "i386", "arm64")
-"""Those with a handler of one's own."""
+UNTRAPPED = ("riscv64", "ppc64le", "s390x", "arm")
+"""Architectures without traps."""
+ARCHES_PROBED = ("x86_64", "i386", "arm64", "loongarch64", *UNTRAPPED)
 TAKE = (
     "p:take take name=+0(+8($arg1)):string text=+0($arg2):string number=$arg3:s32 small=$arg4:u8 "
     "six=$arg6 last=+0(+8(+0($arg1))):string none=+0(+0(+0($arg1))):u64 second=@table+2:s16 "
@@ -111,8 +114,16 @@ WAYS = [
     ("i386", "none"),
     ("arm64", "none"),
     ("arm64", "pad"),
+    ("ppc64le", "none"),
+    ("ppc64le", "pad"),
     ("riscv64", "none"),
     ("riscv64", "pad"),
+    ("s390x", "none"),
+    ("s390x", "pad"),
+    ("loongarch64", "none"),
+    ("loongarch64", "pad"),
+    ("arm", "none"),
+    ("arm", "pad"),
 ]
 
 
@@ -122,12 +133,12 @@ WAYS = [
         (*way, trap)
         for way in WAYS
         for trap in ("--optimize", "--no-optimize")
-        if (*way, trap) != ("riscv64", "none", "--no-optimize")
+        if (*way[1:], trap) != ("none", "--no-optimize") or way[0] not in UNTRAPPED
     ],
 )
 def test_values(arch: str, site: str, trap: str, tmp_path: Path) -> None:
     program = _built(SAFE, tmp_path, Form(arch, "pie", "-O1", site))
-    take = NARROW if arch == "i386" else TAKE
+    take = NARROW if arch in ("i386", "arm") else TAKE
     rows, sums, text = _recorded(program, arch, take, "r:back take $retval:s32", trap)
     assert {name: row["hits"] for name, row in sums.items()} == {"take": 2, "back": 2}
     one, back, two, _ = rows
@@ -156,7 +167,7 @@ def test_values(arch: str, site: str, trap: str, tmp_path: Path) -> None:
     assert round(calls[0]["dur"] * 1000) == back["duration"]  # us, of which 1.001 is no float
 
 
-@pytest.mark.parametrize("arch", [*ARCHES_PROBED, "riscv64"])
+@pytest.mark.parametrize("arch", ARCHES_PROBED)
 def test_maxactive(arch: str, tmp_path: Path) -> None:
     """A call that finds no free instance goes through; what was left or ended is free again."""
     program = _built(LOOPS, tmp_path, Form(arch, "pie", "-O0", "none"))
@@ -184,8 +195,11 @@ def _depths(n: int, depth: int = 0) -> dict[int, int]:
 @pytest.mark.parametrize("arch", ARCHES_PROBED)
 def test_a_handler_of_ones_own(arch: str, tmp_path: Path) -> None:
     stub = tmp_path / "returns.elf"
-    flags = "-O2 -shared -fPIC -nostdlib -ffreestanding -mgeneral-regs-only -fno-stack-protector"
-    own = ["-fcf-protection=none"] if arch == "x86_64" else []
+    flags = "-O2 -shared -fPIC -nostdlib -ffreestanding -fno-stack-protector"
+    own = [*OWN_FLAGS.get(arch, ["-mgeneral-regs-only"])]
+    own += ["-fcf-protection=none"] * (arch == "x86_64")
+    if arch in CROSS:
+        use_cross_root(arch)
     source = Path(__file__).parent.parent.parent / "samples" / "stubs" / "returns.c"
     gcc = ARCHES[arch].gcc
     words = [gcc, *flags.split(), *own, "-Wl,-Bsymbolic", str(source), "-o", str(stub)]

@@ -20,6 +20,7 @@ from tests.probe.test_source_values import (
     _recorded,
 )
 from tests.support.command import ftpatch
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.tracer_programs import ARCHES
 
 INSIDE = next(n for n, text in enumerate(SOURCE.split("\n"), 1) if "sum += items" in text)
@@ -135,16 +136,31 @@ def test_what_is_said_of_errors(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("level", ["-O0", "-O2"])
-def test_arm64(level: str, tmp_path: Path) -> None:
-    program = _built(tmp_path, ARCHES["arm64"].gcc, level, "-g", "-static")
+@pytest.mark.parametrize("arch", ["arm", "arm64", "loongarch64", "ppc64le", "riscv64", "s390x"])
+def test_other_architectures(arch: str, level: str, tmp_path: Path) -> None:
+    if arch in CROSS:
+        use_cross_root(arch)
+    program = _built(tmp_path, ARCHES[arch].gcc, level, "-g", "-static")
     names = ("customer->name", "customer->vip", "qty", "items[2].sku", "c", "a5", "a6", "a7", "a8")
-    rows = _recorded(
-        program, f"p:a sell {_named(names)}", "r:b parse $retval->best.n", arch="arm64"
-    )
+    # On s390x the last member of a structure is at the right end of its register.
+    part, held = ("pair.high", -41) if arch == "s390x" else ("pair.low", 40)
+    more = ("d", "u", "f", "port", part, "yes", "color", "**pp", "wide.third")
+    paired = "r:c paired $retval.low"
+    probes = [f"p:a sell {_named(names)}", f"p:m mixed {_named(more)}", "r:b parse $retval->best.n"]
+    if arch in ("arm", "s390x"):  # its result is in memory
+        said = ftpatch("probe", program, paired, "--dry-run").err
+        assert "$retval is where only the caller knows" in said
+    else:
+        probes.append(paired)
+    rows = _recorded(program, *probes, arch=arch)
     values = [list(row["values"].values()) for row in rows]  # type: ignore[attr-defined]
     assert values[0] == ["alice", "false", 3, 3, ord("x"), 5, 6, -7, -8]
     assert values[1] == ["bob", "true", 2, 3, ord("y"), 15, 16, 17, 18]
-    assert values[2] == [-9]
+    assert values[2] == [1.5, 200, 2.5, 60000, held, "true", "BLUE", 4, 3]
+    assert values[3:] == [[-9], [6]][: len(probes) - 2]
+    if arch == "s390x":
+        said = ftpatch("probe", program, "p mixed pair.low", "--dry-run").err
+        assert "is a part of a register, which cannot be fetched" in said
 
 
 def test_debug_information_that_lies(tmp_path: Path) -> None:

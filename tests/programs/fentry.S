@@ -4,6 +4,11 @@
 	.globl	__fentry__
 	.type	__fentry__, @function
 __fentry__:
+#ifdef __s390x__
+	lgr	%r1, %r0
+	br	%r1
+#else
 	ret
+#endif
 	.size	__fentry__, . - __fentry__
 	.section .note.GNU-stack, "", @progbits

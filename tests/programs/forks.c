@@ -10,6 +10,12 @@
 #include <unistd.h>
 #include "check.h"
 
+#ifdef __s390x__
+#define CLONE_FIRST 0, /* the stack */
+#else
+#define CLONE_FIRST
+#endif
+
 static volatile int go, children, failed, forks;
 
 static NOINLINE long fib(long n) { return n < 2 ? n : fib(n - 1) + fib(n - 2); }
@@ -25,7 +31,7 @@ static NOINLINE int status_of(pid_t child)
 /* fork without libc: the thread's id that libc keeps is the parent's, in the child too. */
 static NOINLINE pid_t raw(int n)
 {
-	pid_t child = n ? raw(n - 1) : (pid_t)syscall(SYS_clone, SIGCHLD, 0, 0, 0, 0);
+	pid_t child = n ? raw(n - 1) : (pid_t)syscall(SYS_clone, CLONE_FIRST SIGCHLD, 0, 0, 0);
 
 	return fib(3) == 2 ? child : -1;
 }

@@ -147,6 +147,64 @@ __asm__("	.macro floats what\n	.altmacro\n	.set n, 0\n"
 	"	ld t0, 0(sp)\n	floats fsd\n	general sd\n"
 	"	kept ld\n	addi sp, sp, 512\n"
 	"	ret\n");
+#elif defined(__loongarch__)
+/* $t0 is the site's. */
+static const char *const names[] = {"a0", "a1", "a2", "a3", "a4", "a5", "a6", "a7", "", "t1", "t2", "t3", "t4",
+				    "t5", "t6", "t7", "t8", "fp", "s0", "s1", "s2", "s3", "s4", "s5", "s6",
+				    "s7", "s8", 0};
+enum { VECTORS = 0, VECTORS_END = 256 };
+#define GENERAL "4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20"
+#define SAVED "22, 23, 24, 25, 26, 27, 28, 29, 30, 31" /* fp is behind t8 in the state */
+#define FLOATS "0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23, 24, 25, " \
+	"26, 27, 28, 29, 30, 31"
+__asm__("	.text\n	.type nothing, @function\n"
+	"nothing:\n	nop\n	nop\n	jr $ra\n"
+	"	.section __patchable_function_entries, \"awo\", @progbits, .text\n"
+	"	.p2align 3\n	.dword nothing\n"
+	"	.text\n	.type all_registers, @function\n"
+	"all_registers:\n"
+	"	addi.d $sp, $sp, -176\n	st.d $a1, $sp, 0\n	st.d $ra, $sp, 8\n"
+	"	.irp n, " SAVED "\n	st.d $r\\n, $sp, 8 * \\n - 160\n	.endr\n"
+	"	.irp n, 24, 25, 26, 27, 28, 29, 30, 31\n	fst.d $f\\n, $sp, 8 * \\n - 96\n	.endr\n"
+	"	move $ra, $a0\n"
+	"	.irp n, " FLOATS "\n	fld.d $f\\n, $ra, 256 + 8 * \\n\n	.endr\n"
+	"	.irp n, " SAVED "\n	ld.d $r\\n, $ra, 8 * (\\n - 5)\n	.endr\n"
+	"	.irp n, " GENERAL "\n	ld.d $r\\n, $ra, 8 * (\\n - 4)\n	.endr\n"
+	"	bl nothing\n"
+	"	ld.d $ra, $sp, 0\n"
+	"	.irp n, " FLOATS "\n	fst.d $f\\n, $ra, 256 + 8 * \\n\n	.endr\n"
+	"	.irp n, " SAVED "\n	st.d $r\\n, $ra, 8 * (\\n - 5)\n	.endr\n"
+	"	.irp n, " GENERAL "\n	st.d $r\\n, $ra, 8 * (\\n - 4)\n	.endr\n"
+	"	.irp n, " SAVED "\n	ld.d $r\\n, $sp, 8 * \\n - 160\n	.endr\n"
+	"	.irp n, 24, 25, 26, 27, 28, 29, 30, 31\n	fld.d $f\\n, $sp, 8 * \\n - 96\n	.endr\n"
+	"	ld.d $ra, $sp, 8\n	addi.d $sp, $sp, 176\n	jr $ra\n");
+#elif defined(__s390x__)
+/* By number. "": those that have their own use (r14, r15), r1, which the site changes, and r0, which a call of
+ * __fentry__ does: nested.c tells whether the tracer keeps it. */
+static const char *const names[] = {"", "", "r2", "r3", "r4", "r5", "r6", "r7",
+				    "r8", "r9", "r10", "r11", "r12", "r13", 0};
+enum { VECTORS = 0, VECTORS_END = 128 };
+
+__attribute__((noinline, used, no_stack_protector, optimize("O2", "omit-frame-pointer")))
+static void nothing(void)
+{
+	__asm__ __volatile__("stmg %r3, %r5, 240(%r15)");
+}
+__asm__("	.macro floats what, from, base, at\n"
+	"	.irp n, 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15\n"
+	"	.if \\n >= \\from\n	\\what %f\\n, \\at+8*\\n(\\base)\n	.endif\n	.endr\n	.endm\n"
+	"	.text\n"
+	"all_registers:\n"
+	"	stmg %r6, %r15, 48(%r15)\n	aghi %r15, -272\n"
+	"	floats std, 8, %r15, 96\n	stg %r3, 224(%r15)\n"
+	"	floats ld, 0, %r2, 256\n	lmg %r2, %r13, 16(%r2)\n"
+	"	brasl %r14, nothing\n"
+	"	lg %r1, 224(%r15)\n	lmg %r3, %r5, 240(%r15)\n"
+	"	floats std, 0, %r1, 256\n	stmg %r2, %r13, 16(%r1)\n"
+	"	floats ld, 8, %r15, 96\n"
+	"	lmg %r6, %r15, 272+48(%r15)\n"
+	"	br %r14\n");
+
 #elif defined(__powerpc64__)
 /* By number. "": those that have their own use (r1, r13), and r0, which the site changes. Of the vector
  * registers all that hold arguments, behind the 32 for floating point. */
@@ -185,6 +243,26 @@ __asm__("	.macro floats what\n	.altmacro\n	.set n, 0\n"
 	"	ld \\n, 8*\\n(1)\n	lfd \\n, 256+8*\\n(1)\n	.endr\n"
 	"	addi 1, 1, 512\n	ld 0, 16(1)\n	mtlr 0\n"
 	"	blr\n");
+#elif defined(__arm__)
+/* In the instruction set of the file. Of VFP all that every processor has. */
+static const char *const names[] = {"r0", "r1", "r2", "r3", "r4", "r5", "r6", "r7", "r8", "r9", "r10", "r11",
+				    "r12", 0};
+enum { VECTORS = 0, VECTORS_END = 128 };
+
+__asm__("	.text\n	.balign 4\n	.type nothing, %function\n"
+	"nothing:\n	nop\n	nop\n	nop\n"
+	"	bx lr\n	.size nothing, . - nothing\n"
+	"	.section __patchable_function_entries, \"awo\", %progbits, nothing\n"
+	"	.p2align 2\n	.4byte nothing\n"
+	"	.text\n	.type all_registers, %function\n"
+	"all_registers:\n"
+	"	push {r1, r4-r11, lr}\n	vpush {d8-d15}\n"
+	"	add r12, r0, #128\n	vldmia r12, {d0-d15}\n"
+	"	mov lr, r0\n	ldmia lr, {r0-r12}\n"
+	"	bl nothing\n"
+	"	ldr lr, [sp, #64]\n	stmia lr, {r0-r12}\n"
+	"	add lr, lr, #128\n	vstmia lr, {d0-d15}\n"
+	"	vpop {d8-d15}\n	pop {r1, r4-r11, pc}\n");
 #endif
 
 int main(void)

@@ -58,7 +58,9 @@ static void sent(const char *name)
 struct kernel_action {
 	void *handler;
 	unsigned long flags;
+#ifndef __loongarch__
 	void *restorer;
+#endif
 	unsigned long long mask;
 };
 
@@ -178,7 +180,10 @@ int main(int argc, char **argv)
 #endif
 	errno = 0;
 	printf("%ld", syscall(SYS_rt_sigaction, TRAPPED, 0, &old, 8L));
-	raw.restorer = old.restorer, raw.flags = old.flags;
+#ifndef __loongarch__
+	raw.restorer = old.restorer;
+#endif
+	raw.flags = old.flags;
 	printf(" %ld", syscall(SYS_rt_sigaction, TRAPPED, &raw, &old, 8L)), work(1);
 	printf(" %ld", syscall(SYS_rt_sigaction, TRAPPED, &old, 0, 8L)), sent("syscall");
 	printf("%ld", syscall(SYS_rt_sigprocmask, SIG_BLOCK, &bits, 0, 8L)), sent("by number");

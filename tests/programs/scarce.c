@@ -4,8 +4,10 @@
 #include <sys/resource.h>
 #include "check.h"
 
-#if defined(__aarch64__) || defined(__powerpc64__)
+#if defined(__aarch64__) || defined(__powerpc64__) || defined(__loongarch__)
 #define PAD __attribute__((patchable_function_entry(2)))
+#elif defined(__arm__) || defined(__s390x__)
+#define PAD __attribute__((patchable_function_entry(3)))
 #elif defined(__riscv)
 #define PAD __attribute__((patchable_function_entry(4)))
 #else

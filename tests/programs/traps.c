@@ -13,7 +13,7 @@
 #define FAULT() __asm__ __volatile__("ud2")
 #else
 #define FAULT_SIZE 4
-#define FAULT() __asm__ __volatile__(".inst 0")
+#define FAULT() __asm__ __volatile__(".4byte 0")
 #endif
 
 static volatile int traps, told, others, faults;
@@ -31,9 +31,15 @@ static void on_fault(int signal, siginfo_t *info, void *place)
 {
 	ucontext_t *context = place;
 
+#ifdef __loongarch__ /* of which qemu-user says no code */
+	faults += info->si_code >= 0;
+#else
 	faults += info->si_code > 0;
+#endif
 #ifdef __x86_64__
 	context->uc_mcontext.gregs[REG_RIP] += FAULT_SIZE;
+#elif defined(__loongarch__)
+	context->uc_mcontext.__pc += FAULT_SIZE;
 #else
 	context->uc_mcontext.pc += FAULT_SIZE;
 #endif

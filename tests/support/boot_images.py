@@ -6,7 +6,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Sequence
 
-__all__ = ["SETUP", "bzimage", "ipl_image", "zboot"]
+__all__ = ["SETUP", "bzimage", "ipl_image", "zboot", "zimage"]
 
 SETUP = 5 * 512
 """Bytes before the protected-mode code of a bzImage."""
@@ -48,3 +48,16 @@ def zboot(stream: bytes, size: int, word: str, offset: int = 0x1000) -> bytes:
     header[24 : 24 + len(word)] = word.encode()
     header[56:60] = b"\xcd\x23\x82\x81"
     return bytes(header) + stream + b"efi stub" * 20
+
+
+def zimage(stream: bytes, unpacked: int, room: int = 0) -> bytes:
+    """A zImage around a stream that says what it unpacks to, with ``room`` bytes more; gzip's own
+    size is not to be in it."""
+    header = bytearray(0x1000)
+    struct.pack_into("<4I", header, 0x24, 0x016F_2818, 0, 0, 0x0403_0201)
+    struct.pack_into("<II", header, 0x34, 0x4545_4545, 0x100)
+    end = len(header) + len(stream) + room
+    struct.pack_into("<5I", header, 0x100, 5, 0x5A53_4C4B, end, 0x8000, 0x8000)
+    table = struct.pack("<4I", 0, len(header), 0, 0)
+    payload = stream + bytes(room) + struct.pack("<I", unpacked)
+    return bytes(header) + payload + bytes(-end % 4) + table

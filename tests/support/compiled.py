@@ -88,9 +88,12 @@ S390X = """
     .globl ftrace_caller, __fentry__
     .type ftrace_caller, %function
     .type __fentry__, %function
-ftrace_caller:
-    larl %r1, calls
-    asi 0(%r1), 1
+ftrace_caller:  // a function's own registers have room in its caller's frame
+    stg %r2, 16(%r15)
+    larl %r2, calls
+    asi 0(%r2), 1
+    lg %r2, 16(%r15)
+    br %r1
 __fentry__:
     lgr %r1, %r0
     br %r1

@@ -16,6 +16,7 @@ import os
 import platform
 import shutil
 import subprocess
+import sys
 import tempfile
 from dataclasses import dataclass
 from functools import cache
@@ -25,7 +26,7 @@ import pytest
 
 from tests.kernels.apt import Archive, FetchError, folder, lock
 
-__all__ = ["CROSS", "use_cross_root"]
+__all__ = ["CROSS", "cross_folder", "use_cross_root"]
 
 HOST, LIBRARIES, LOADER = "amd64", "usr/lib/x86_64-linux-gnu", "usr/lib64/ld-linux-x86-64.so.2"
 SUITE = "trixie"
@@ -59,13 +60,19 @@ class _Tools:
             *HOST_PACKAGES.split(),
             *MACHINE_PACKAGES.split(),
             *(f"{name}-{self.triple}" for name in ("binutils", f"cpp-{self.gcc}")),
-            f"gcc-{self.gcc}-{self.triple}",
+            *(f"{name}-{self.gcc}-{self.triple}" for name in ("gcc", "g++")),
             *(f"{name}-{cross}" for name in ("libc6", "libc6-dev", "libgcc-s1", "linux-libc-dev")),
-            f"libgcc-{self.gcc}-dev-{cross}",
+            *(f"{name}-{self.gcc}-dev-{cross}" for name in ("libgcc", "libstdc++")),
+            f"libstdc++6-{cross}",
         ]
 
 
 CROSS = {"loongarch64": _Tools("loongarch64-linux-gnu", "loong64", "14")}
+
+
+def cross_folder(arch: str) -> Path:
+    """Where the tools of an architecture will be; by this folder qemu finds its libraries."""
+    return folder().parent / "cross" / arch / "usr" / CROSS[arch].triple
 
 
 @cache
@@ -77,8 +84,11 @@ def use_cross_root(arch: str) -> Path:
     root = folder().parent / "cross" / arch
     try:
         with lock(f"cross-{arch}"):
-            if not root.is_dir():
+            listed, wanted = root / "packages.txt", "\n".join(CROSS[arch].packages)
+            if not listed.is_file() or listed.read_text() != wanted:
+                shutil.rmtree(root, ignore_errors=True)
                 _make(CROSS[arch], root)
+                listed.write_text(wanted)
     except (FetchError, OSError, subprocess.CalledProcessError) as error:
         pytest.skip(f"no tools for {arch}: {error}")
     os.environ["PATH"] = f"{root / 'usr/bin'}:{os.environ['PATH']}"
@@ -109,15 +119,18 @@ def _scripts(tools: _Tools, part: Path, root: Path) -> None:
     lib = usr / "lib/gcc-cross" / triple / tools.gcc
     libc = usr / triple
     (part / "usr/parts").mkdir()
-    for name in ("cc1", "collect2"):
+    for name in ("cc1", "cc1plus", "collect2"):
         _script(part / "usr/parts" / name, root, libexec / name, name)
     for name in TOOLS:
         _script(part / "usr/bin" / f"{triple}-{name}", root, usr / "own" / f"{triple}-{name}", name)
         _script(part / "usr/parts" / name, root, usr / "own" / f"{triple}-{name}", name)
     options = [f"--sysroot={root}", f"-B{usr / 'parts'}/", f"-B{lib}/", f"-B{libc / 'lib'}/"]
     options += ["-isystem", str(libc / "include"), f"-L{lib}", f"-L{libc / 'lib'}"]
-    gcc = usr / "own" / f"{triple}-gcc-{tools.gcc}"
-    _script(part / "usr/bin" / f"{triple}-gcc", root, gcc, str(gcc), *options)
+    plus = libc / "include/c++" / tools.gcc
+    headers = ["-isystem", str(plus), "-isystem", str(plus / triple)]
+    for name, more in (("gcc", []), ("g++", headers)):
+        own = usr / "own" / f"{triple}-{name}-{tools.gcc}"
+        _script(part / "usr/bin" / f"{triple}-{name}", root, own, str(own), *more, *options)
     machine = f"qemu-system-{triple.partition('-')[0]}"
     data = ["-L", str(usr / "share/qemu")]
     _script(part / "usr/bin" / machine, root, usr / "own" / machine, machine, *data)
@@ -133,3 +146,8 @@ def _script(path: Path, root: Path, program: Path, name: str, *options: str) -> 
     words = [root / LOADER, "--library-path", root / LIBRARIES, "--argv0", name, program, *options]
     path.write_text(f'#!/bin/sh\nexec {" ".join(map(str, words))} "$@"\n')
     path.chmod(0o755)
+
+
+if __name__ == "__main__":
+    for name in sys.argv[1:]:
+        print(use_cross_root(name) / "usr/bin")

@@ -13,7 +13,7 @@ __all__ = ["Machine", "Outcome"]
 
 STACK, STACK_SIZE = 0x7000_0000, 0x2_0000
 DATA, DATA_SIZE = 0x6000_0000, 0x20_0000
-HIGH = {"i386": 0}
+HIGH = {"i386": 0, "arm": 0, "thumb": 0}
 """Bits by which these are higher, where addresses are wide: 16."""
 PAGE = 0xFFFF
 
@@ -41,12 +41,18 @@ class Machine:
             "i386": ("X86", "32"),
             "arm64": ("ARM64", "ARM"),
             "riscv64": ("RISCV", "RISCV64"),
+            "s390x": ("S390X", "BIG_ENDIAN"),
+            "arm": ("ARM", "ARM"),
+            "thumb": ("ARM", "THUMB"),
         }[arch]
         self.uc: Any = self.u.Uc(
             getattr(self.u, f"UC_ARCH_{kind[0]}"), getattr(self.u, f"UC_MODE_{kind[1]}")
         )
         if arch == "arm64":
             self.uc.ctl_set_cpu_model(3)  # UC_CPU_ARM64_MAX
+        if arch in ("arm", "thumb"):
+            self.uc.ctl_set_cpu_model(17)  # UC_CPU_ARM_CORTEX_A15
+        self.status = 0
         high = HIGH.get(arch, 16)
         self.bits = 64 if high else 32
         self.stack, self.data = STACK << high, DATA << high
@@ -89,6 +95,23 @@ class Machine:
             vectors, fixed = 32, []
             # mstatus.FS: floating-point instructions are allowed.
             self.uc.reg_write(names.UC_RISCV_REG_MSTATUS, 1 << 13)
+        elif arch == "s390x":
+            import unicorn.s390x_const as names
+
+            kind, vector, self.mask = "S390X", "F", 3 << 44  # the condition code
+            self.flags = names.UC_S390X_REG_PSWM
+            other, vectors, fixed = [f"r{i}" for i in range(15)], 16, []
+            # Additional floating-point registers are allowed.
+            self.uc.reg_write(names.UC_S390X_REG_CR0, 1 << 18)
+        elif arch in ("arm", "thumb"):
+            import unicorn.arm_const as names
+
+            kind, vector, self.mask = "ARM", "D", 0xF000_0000
+            self.flags, self.status = names.UC_ARM_REG_APSR, names.UC_ARM_REG_CPSR
+            other, vectors, fixed = [*(f"r{i}" for i in range(13)), "lr"], 32, []
+            # CPACR.cp10 and cp11, FPEXC.EN: vector instructions are allowed.
+            self.uc.reg_write(names.UC_ARM_REG_C1_C0_2, 0xF << 20)
+            self.uc.reg_write(names.UC_ARM_REG_FPEXC, 1 << 30)
         else:
             import unicorn.arm64_const as names
 
@@ -103,16 +126,23 @@ class Machine:
 
         self.general, self.fixed = numbers(other), numbers(fixed)
         self.vectors = numbers([f"{vector}{i}" for i in range(vectors)])
-        pair = {"x86_64": ["rsp", "rip"], "i386": ["esp", "eip"]}.get(arch, ["sp", "pc"])
+        pair = {"x86_64": ["rsp", "rip"], "i386": ["esp", "eip"], "s390x": ["r15", "pc"]}.get(
+            arch, ["sp", "pc"]
+        )
         self.sp, self.pc = numbers(pair)
-        self.always = 2 if kind == "X86" else 0
+        # 64-bit addresses
+        self.always = {"X86": 2, "S390X": 3 << 31}.get(kind, 0)
 
     def _step(self, uc: Any, address: int, size: int, data: object) -> None:  # noqa: ANN401
         again = address == self.begin and self.last not in (0, address)
         if address not in self.inside or again:
-            self.stopped = address
+            self.stopped = address | self._second()
             uc.emu_stop()
         self.last = address
+
+    def _second(self) -> int:
+        """1 in the second instruction set (CPSR.T)."""
+        return int(self.uc.reg_read(self.status)) >> 5 & 1 if self.status else 0
 
     def _store(
         self,
@@ -128,13 +158,16 @@ class Machine:
 
     def write(self, address: int, code: bytes) -> None:
         """Code that was not there before; Unicorn would keep what it made of the bytes there."""
+        address &= ~1 if self.status else ~0
         self.uc.mem_write(address, code)
         self.uc.ctl_remove_cache(address, address + len(code))
 
     def state(self, chance: random.Random) -> dict[int, int]:
         """Registers of which most point at data, and some hold small numbers."""
         out = {self.sp: self.stack + STACK_SIZE // 2 + 16 * chance.randrange(64)}
-        out[self.flags] = chance.getrandbits(32) & self.mask | self.always
+        out[self.flags] = (
+            chance.getrandbits(max(32, self.mask.bit_length())) & self.mask | self.always
+        )
         for register in self.general:
             pointer = self.data + DATA_SIZE // 2 + 8 * chance.randrange(1 << 12)
             small, large = chance.randrange(4), chance.getrandbits(self.bits)
@@ -144,18 +177,19 @@ class Machine:
         return out
 
     def run(self, state: dict[int, int], begin: int, size: int) -> Outcome:
-        """From ``begin`` until control leaves the ``size`` bytes there, or comes back to their
-        start; the memory is as before when this returns."""
+        """From ``begin``, in Thumb with bit 0, until control leaves the ``size`` bytes there, or
+        comes back to their start; the memory is as before when this returns."""
         for register, value in state.items():
             self.uc.reg_write(register, value)
-        self.begin, self.inside = begin, range(begin, begin + size)
+        even = begin & ~1 if self.status else begin
+        self.begin, self.inside = even, range(even, even + size)
         self.last, self.stopped = 0, 0
         self.before = {}
         fault = 0
         try:
             self.uc.emu_start(begin, 1, count=10_000)
         except self.u.UcError as error:
-            self.stopped = int(self.uc.reg_read(self.pc))
+            self.stopped = int(self.uc.reg_read(self.pc)) | self._second()
             # A branch to nowhere has been taken; other errors are those of an instruction.
             nowhere = (self.u.UC_ERR_FETCH_UNMAPPED, self.u.UC_ERR_FETCH_PROT)
             fault = 0 if error.errno in nowhere else error.errno

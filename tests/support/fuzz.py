@@ -19,6 +19,7 @@ from pathlib import Path
 from types import FrameType
 
 from tests.support.command import Result, ftpatch
+from tests.support.cross_images import CROSS_PROGRAMS, cross_program
 from tests.support.images import (
     arm64_callops_kernel,
     arm64_rela_kernel,
@@ -56,6 +57,7 @@ def bases(folder: Path, names: list[str]) -> dict[str, bytes]:
     found = {s.name: s.data for s in SAMPLES if s.name not in BIG}
     made = (fentry_kernel, arm64_rela_kernel, arm64_relr_kernel, arm64_callops_kernel)
     found |= {make.__name__: make().build() for make in made}
+    found |= {f"{name}-cross": cross_program(name).build() for name in CROSS_PROGRAMS}
     if names:
         found = {name: found[name] for name in names}
     for name, data in list(found.items()):

@@ -21,6 +21,7 @@ from ftpatch.image import prefetch as ahead
 from ftpatch.image.compression import pack
 from tests.support.boot_kernels import Stripped
 from tests.support.boxes import ELF_BOXES, IMAGE_BOXES
+from tests.support.cross_images import CROSS_BOXES, cross_box
 from tests.support.fuzz import commands, judge, set_alarms
 from tests.support.loose_forms import FORMS as LOOSE
 from tests.support.loose_images import module
@@ -36,13 +37,15 @@ EDGE = 96
 """Bytes of a stream's header, and of its end."""
 PLAIN = ("stripped", "stripped-nameless", *FORMS)
 MODULES = {f"module.ko.{suffix}": kind for suffix, kind in (("xz", "xz"), ("zst", "zstd"))}
-NAMES = (*ELF_BOXES, *IMAGE_BOXES, *PLAIN, *MODULES)
+NAMES = (*ELF_BOXES, *IMAGE_BOXES, *CROSS_BOXES, *PLAIN, *MODULES)
 
 
 @cache
 def _payload(name: str) -> bytes:
     if name in ELF_BOXES or name.startswith("stripped"):
         return Stripped(None).build() if name.endswith("nameless") else Stripped().build()
+    if name in CROSS_BOXES:
+        return cross_box(name)
     if name in MODULES:
         return module(LOOSE["x86_64"]).build()
     return bytes(raw_kernel(name if name in FORMS else "arm64-relr").data)
@@ -64,6 +67,16 @@ def _around(data: bytes) -> list[Region]:
     if data[4:8] == b"zimg":
         found += [Region("payload's place", 8, 16)] * 2
         found += [Region("stream", 0x1000, 0x1000 + EDGE)]
+    if data[0x34:0x38] == b"EEEE":
+        found += [Region("payload's place", 0x100, 0x114), Region("end", len(data) - 24, len(data))]
+        found += [Region("stream", 0x1000, 0x1000 + EDGE)]
+    if data[0x10008:0x1000E] == b"S390EP":
+        found += [Region("payload's place", 0x10F00, 0x10F20)] * 2
+        found += [
+            Region("relocations", 0x11000, 0x11960),
+            Region("stream", 0x11960, 0x11960 + EDGE),
+        ]
+        found += [Region("end", len(data) - 4096, len(data))]
     return found
 
 
@@ -84,7 +97,7 @@ def broken(name: str, rng: random.Random) -> tuple[bytes, str]:
     """A broken file, and what was done to it."""
     inner = _payload(name)
     other = _payload(rng.choice(NAMES))
-    if name in PLAIN or rng.random() < 0.5:
+    if name in PLAIN or (name not in CROSS_BOXES and rng.random() < 0.5):
         where = _inside(inner) if inner[:4] != b"\x7fELF" else None
         data, said = mutated(inner, other, rng, where)
         return _packed(name, data), f"inside: {said}"

@@ -19,6 +19,7 @@ from pathlib import Path
 
 from ftpatch.image.compression import pack
 from tests.support.command import ftpatch
+from tests.support.cross_images import CROSS_FORMS
 from tests.support.fuzz import commands, judge, set_alarms
 from tests.support.loose_forms import FORMS
 from tests.support.loose_images import FUNCTIONS, module, signed
@@ -31,6 +32,7 @@ MEMORY = 1_500_000
 KINDS = {"+gz": "gzip", "+xz": "xz", "+zst": "zstd"}
 STATES = ("", "+journal", "+signed", *KINDS)
 NAMES = tuple(form + state for form in FORMS for state in STATES)
+NAMES += tuple(form + state for form in CROSS_FORMS for state in ("", "+journal", "+xz"))
 """Each form as it is compiled, patched twice, signed, and packed."""
 STRIP = "--strip-signature"
 AIMS = (".symtab", ".strtab", "section headers", "__mcount_loc", "__patchable_function_entries")
@@ -40,15 +42,16 @@ AIMS = (".symtab", ".strtab", "section headers", "__mcount_loc", "__patchable_fu
 def _good(form: str, state: str) -> bytes:
     """The module, unpacked."""
     order = [3, 0, 5, 1, 4, 2]
-    data = module(FORMS[form], [*FUNCTIONS], order=order, by="label").build()
+    data = module((FORMS | CROSS_FORMS)[form], [*FUNCTIONS], order=order, by="label").build()
     if state == "+signed":
         return signed(data)
     if state != "+journal":
         return data
+    one, two = ("read_it", "close_it") if form in CROSS_FORMS else ("new_one", "printk")
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder, "base")
         path.write_bytes(data)
-        for command in (["--to", "new_one", "-f", "*_it"], ["--to", "printk", "-f", "o*"]):
+        for command in (["--to", one, "-f", "*_it"], ["--to", two, "-f", "o*"]):
             assert ftpatch("enable", *command, "--in-place", path).code == 0
         return path.read_bytes()
 

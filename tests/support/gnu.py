@@ -12,7 +12,9 @@ from pathlib import Path
 import pytest
 from elftools.elf.elffile import ELFFile
 
-__all__ = ["i386_libraries", "link_at", "link_sections", "program", "runner"]
+from tests.support.cross_root import CROSS, use_cross_root
+
+__all__ = ["PREFIXES", "i386_libraries", "link_at", "link_sections", "program", "runner"]
 
 PREFIXES = {
     "x86_64": ("x86_64-linux-gnu-",),
@@ -22,19 +24,23 @@ PREFIXES = {
     "s390x": ("s390x-linux-gnu-",),
     "ppc64le": ("powerpc64le-linux-gnu-",),
     "arm": ("arm-linux-gnueabihf-",),
+    "thumb": ("arm-linux-gnueabihf-",),
     "loongarch64": ("loongarch64-linux-gnu-",),  # see cross_root.py
 }
 AS_MODE = {
     "x86_64": ["--64"],
     "i386": ["--32"],
+    "ppc64le": ["-mpower10"],
     "riscv64": ["-march=rv64gc"],
-    "arm": ["-march=armv7-a"],
+    "arm": ["-march=armv7-a", "-mfpu=neon"],
+    "thumb": ["-march=armv7-a", "-mfpu=neon", "-mthumb"],
 }
 LD_MODE = {
     "x86_64": ["-m", "elf_x86_64"],
     "i386": ["-m", "elf_i386"],
     "riscv64": ["--no-relax"],
     "arm": [],
+    "thumb": [],
     "loongarch64": ["--no-relax"],
 }
 EMULATORS = {
@@ -50,6 +56,8 @@ EMULATORS = {
 
 
 def _tool(arch: str, name: str) -> str:
+    if arch in CROSS:
+        use_cross_root(arch)
     for prefix in PREFIXES[arch]:
         if found := shutil.which(prefix + name):
             return found
@@ -117,6 +125,8 @@ def runner(arch: str) -> list[str]:
         return []
     if machine == "aarch64" and arch == "arm64":
         return []
+    if arch in CROSS:
+        use_cross_root(arch)
     emulator = EMULATORS[arch]
     if shutil.which(emulator) is None:
         pytest.skip(f"{emulator} is not installed (qemu-user-static)")

@@ -38,6 +38,7 @@ class Form:
     addend: int = 0
     mcount: str = ""
     rela: bool = True
+    big: bool = False
 
     @property
     def word(self) -> int:

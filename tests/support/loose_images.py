@@ -143,7 +143,7 @@ def module(
     """A module with these functions, (name, section). ``order`` of the records; ``by`` what their
     relocations name: ``section`` symbol and addend, ``function``, or a local ``label`` each. With
     an empty ``name`` it is an object and no module."""
-    image = Loose(form.machine, form.bits, type=1, rela=form.rela)
+    image = Loose(form.machine, form.bits, form.big, type=1, rela=form.rela)
     texts: dict[str, bytearray] = {where: bytearray() for _, where in functions}
     places = []
     for function, where in functions:

@@ -24,13 +24,24 @@ FOLDERS = {
     "i386": ("/usr/i686-linux-gnu/lib", "/lib/i386-linux-gnu", "/lib32"),
     "arm64": ("/usr/aarch64-linux-gnu/lib", "/lib/aarch64-linux-gnu"),
     "riscv64": ("/usr/riscv64-linux-gnu/lib", "/lib/riscv64-linux-gnu"),
+    "s390x": ("/usr/s390x-linux-gnu/lib", "/lib/s390x-linux-gnu"),
+    "thumb": ("/usr/arm-linux-gnueabihf/lib", "/lib/arm-linux-gnueabihf"),
 }
 LIBRARIES = ("libc.so.6", "libstdc++.so.6")
-MACHINE = {"x86_64": "EM_X86_64", "i386": "EM_386", "arm64": "EM_AARCH64", "riscv64": "EM_RISCV"}
+MACHINE = {
+    "x86_64": "EM_X86_64",
+    "i386": "EM_386",
+    "arm64": "EM_AARCH64",
+    "riscv64": "EM_RISCV",
+    "s390x": "EM_S390",
+    "thumb": "EM_ARM",
+}
 
 
 @dataclass(frozen=True, slots=True)
 class Function:
+    """``address``: with bit 0 in Thumb."""
+
     address: int
     code: bytes
 
@@ -64,9 +75,10 @@ def _read(elf: ELFFile) -> Library:
             spans.setdefault(symbol["st_value"], symbol["st_size"])
     functions = []
     for address, size in sorted(spans.items()):
+        even = address & ~(elf["e_machine"] == "EM_ARM")
         for start, data in executable:
             if start <= address < start + len(data):
-                functions.append(Function(address, data[address - start : address - start + size]))
+                functions.append(Function(address, data[even - start : even - start + size]))
     return Library(parts, tuple(functions))
 
 
@@ -74,11 +86,14 @@ def _unwound(elf: ELFFile) -> Iterator[tuple[int, int]]:
     """Address and size of what .eh_frame_hdr lists: its pairs are start and FDE, each relative to
     the header, and at FDE + 12 stands the size."""
     header, frames = (elf.get_section_by_name(n) for n in (".eh_frame_hdr", ".eh_frame"))
+    if header is None:
+        return
     data, frame, base = header.data(), frames.data(), header["sh_addr"]
     assert data[:4] == b"\x01\x1b\x03\x3b", "pcrel sdata4, udata4, datarel sdata4"
-    (count,) = struct.unpack_from("<I", data, 8)
-    for start, fde in struct.iter_unpack("<ii", data[12 : 12 + 8 * count]):
-        (size,) = struct.unpack_from("<I", frame, base + fde - frames["sh_addr"] + 12)
+    order = "<" if elf.little_endian else ">"
+    (count,) = struct.unpack_from(f"{order}I", data, 8)
+    for start, fde in struct.iter_unpack(f"{order}ii", data[12 : 12 + 8 * count]):
+        (size,) = struct.unpack_from(f"{order}I", frame, base + fde - frames["sh_addr"] + 12)
         yield base + start, size
 
 

@@ -6,6 +6,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
 import numpy as np
 
@@ -46,9 +47,10 @@ def regions(data: bytes) -> list[Region]:
     here without ftpatch, and only from whole files."""
     wide = data[4] == 2
     word = 8 if wide else 4
+    order = _order(data)
 
     def number(at: int, size: int) -> int:
-        return int.from_bytes(data[at : at + size], "little")
+        return int.from_bytes(data[at : at + size], order)
 
     phoff, shoff = (number(at, word) for at in ((32, 40) if wide else (28, 32)))
     counts = 54 if wide else 42
@@ -129,6 +131,11 @@ def forged(data: bytes, rng: random.Random) -> tuple[bytes, str]:
 Mutation = Callable[[bytearray, bytes, Region, random.Random], None]
 
 
+def _order(data: bytes | bytearray) -> Literal["big", "little"]:
+    """The byte order of an ELF file; of another file, little-endian."""
+    return "big" if data[:4] == b"\x7fELF" and data[5:6] == b"\2" else "little"
+
+
 def _at(out: bytearray, where: Region, rng: random.Random) -> int:
     return min(rng.randrange(where.start, where.end), max(len(out) - 1, 0))
 
@@ -143,9 +150,10 @@ def _number(out: bytearray, _: bytes, where: Region, rng: random.Random) -> None
     size = rng.choice((1, 2, 4, 8))
     at = _at(out, where, rng) // size * size
     if at + size <= len(out):
-        old = int.from_bytes(out[at : at + size], "little")
+        order = _order(out)
+        old = int.from_bytes(out[at : at + size], order)
         value = rng.choice((*INTERESTING, len(out), old + 1, old - 1, old + 4, old ^ 1 << 31))
-        out[at : at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, "little")
+        out[at : at + size] = (value & (1 << 8 * size) - 1).to_bytes(size, order)
 
 
 def _splice(out: bytearray, other: bytes, where: Region, rng: random.Random) -> None:

@@ -38,7 +38,11 @@ class Placed:
         symbols = {"printk": KERNEL, "__fentry__": KERNEL}
         linked = folder / "linked"
         link_sections(form.arch, path, starts, symbols, linked)
-        kind, mode = ("X86", "64") if form.arch == "x86_64" else ("ARM64", "ARM")
+        kind, mode = {
+            "x86_64": ("X86", "64"),
+            "arm64": ("ARM64", "ARM"),
+            "riscv64": ("RISCV", "RISCV64"),
+        }[form.arch]
         machine = getattr(self.u, f"UC_ARCH_{kind}"), getattr(self.u, f"UC_MODE_{mode}")
         self.uc: Any = self.u.Uc(*machine)
         for at in {at & ~0xFFFF for at in (*starts.values(), STACK)}:
@@ -62,6 +66,12 @@ class Placed:
                 "RBP",
                 *map("R{}".format, range(8, 16)),
             ]
+        elif form.arch == "riscv64":
+            import unicorn.riscv_const as names_
+
+            self.uc.hook_add(self.u.UC_HOOK_CODE, self._riscv)
+            self.pc, self.sp = names_.UC_RISCV_REG_PC, names_.UC_RISCV_REG_SP
+            texts = [f"X{i}" for i in (3, 4, *range(8, 28), 1)]
         else:
             import unicorn.arm64_const as names_
 
@@ -82,6 +92,18 @@ class Placed:
             self.sent += text[: 1 if one else text.index(0)]
             uc.reg_write(self.pc, at + 4)
 
+    def _riscv(self, uc: Any, at: int, size: int, _: Any) -> None:  # noqa: ANN401
+        """Semihosting calls, and a counter, which Unicorn has not."""
+        code = bytes(uc.mem_read(at, 4))
+        if code == bytes.fromhex("73001000"):  # ebreak
+            text = bytes(uc.mem_read(uc.reg_read(self.names.UC_RISCV_REG_A1), 64))
+            number = uc.reg_read(self.names.UC_RISCV_REG_A0)
+            assert number in (3, 4)
+            self.sent += text[: 1 if number == 3 else text.index(0)]  # SYS_WRITEC, SYS_WRITE0
+        elif code[0] & 0x7F != 0x73 or code[2:] != bytes.fromhex("10c0"):  # rdtime
+            return
+        uc.reg_write(self.pc, at + 4)
+
     def call(self, function: str, sp: int, returns: int) -> None:
         """Run the site of a function that ``returns`` there: every register that lives at a
         function's entry stays."""
@@ -92,6 +114,8 @@ class Placed:
         self.uc.reg_write(self.sp, sp)
         if self.form.arch == "arm64":
             self.uc.reg_write(self.names.UC_ARM64_REG_X30, returns)
+        elif self.form.arch == "riscv64":
+            self.uc.reg_write(self.names.UC_RISCV_REG_X1, returns)
         else:
             self.uc.mem_write(sp, returns.to_bytes(8, "little"))
         before = [self.uc.reg_read(register) for register in self.kept]

@@ -50,8 +50,10 @@ class Entry(gdb.Breakpoint):
     name = ""
     def stop(self):
         seen.append([0, self.name, registers()])
-        links = [name for name in ("x30", "ra") if name in NAMES]
+        own = () if "rsp" in NAMES else ("r14",)  # of s390x
+        links = [name for name in ("x30", "ra", "lr", *own) if name in NAMES]
         back = value(links[0]) if links else word(value("sp"))
+        back &= ~("lr" in NAMES)  # of Thumb
         if back not in returns:
             returns[back] = Return("*%#x" % back, internal=True)
         return False

@@ -40,9 +40,9 @@ SHARE = 1 / 24
 """Of a test's cases; what as many of them share must occur."""
 SLOW_SHARE = 1 / 16
 """Of a folder's slow cases."""
-MAX_REST = 48
+MAX_REST = 40
 """Cases of one test that takes time, of all that the sample has left out."""
-SLOW_REST = 2 / 5
+SLOW_REST = 1 / 3
 """Of a folder's slow cases, of all that the sample has left out."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""

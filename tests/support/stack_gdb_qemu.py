@@ -6,7 +6,8 @@
     gdb-multiarch -nx -batch -x stack_gdb_qemu.py PROGRAM
 
 PLAN in the environment names a JSON file: {"at": [LINK ADDRESS...], "socket": of qemu, "leaf": the
-link address of that function, "texts": {PATH: link address of .text}, "out": FILE}. The file gets
+link address of that function, "texts": {PATH: link address of .text}, "blind": whether
+gdb takes no notice of signals' frames, "out": FILE}. The file gets
 [[AT, [[PATH, LINK ADDRESS]...]]...], innermost first, the program's path being empty; 0 is a
 signal's frame.
 """
@@ -54,7 +55,10 @@ while True:
         break
     frame, calls = gdb.newest_frame(), []
     at = known[frame.pc()]
-    while frame is not None:
+    while frame is not None and frame.pc():
+        if plan["blind"] and frame.name() is None and gdb.solib_name(frame.pc()) is None:
+            calls.append(["", 0])
+            break  # a signal's frame, which gdb does not know here
         if frame.type() == gdb.SIGTRAMP_FRAME:
             calls.append(["", 0])
         elif frame.type() not in (gdb.INLINE_FRAME, gdb.TAILCALL_FRAME):

@@ -11,12 +11,12 @@ from pathlib import Path
 
 __all__ = [
     *("ENTRIES", "EXITS", "LEFT", "LOST", "Event", "Thread", "Trace"),
-    *("balance", "calls_in", "read_trace"),
+    *("balance", "calls_in", "order_of", "read_trace"),
     "are_latest",
 ]
 
-HEADER = struct.Struct("<8s6I9Q4I7Q2I32s16s24x1024s")
-CHUNK = struct.Struct("<IIQIIQ")
+HEADER = "8s6I9Q4I7Q2I32s16s24x1024s"
+CHUNK, CHUNK_SIZE = "IIQIIQ", 32
 MAGIC = 0x4B4E4843
 LOST = ("full", "depth", "nested", "early", "thread")
 ENTRIES, EXITS, LEFT, TIME = (1, 3, 4), (2, 5), 6, 7
@@ -79,7 +79,8 @@ def read_trace(path: Path, *, jumps: bool = False) -> Trace:
     """Read a file; what is not as trace.h says fails an assertion. ``jumps``: handlers may have
     left the tracer in the midst of an event, of which something stands behind the last one then."""
     data = path.read_bytes()
-    fields = HEADER.unpack_from(data)
+    order = order_of(data)
+    fields = struct.unpack_from(order + HEADER, data)
     magic, version, size, _, chunk_size, tracer, flags, whole, taken, bias, base = fields[:11]
     pid, lost, comm = fields[16], fields[20:25], fields[30]
     accounts, accounted = fields[26:28]
@@ -93,14 +94,14 @@ def read_trace(path: Path, *, jumps: bool = False) -> Trace:
     for at in range(size, size + taken, chunk_size):
         if at + chunk_size > min(len(data), accounts or len(data)):
             break  # handed out, but not there
-        word, tid, time, number, frames, _ = CHUNK.unpack_from(data, at)
+        word, tid, time, number, frames, _ = struct.unpack_from(order + CHUNK, data, at)
         if not word:  # who took it never came to use it: a handler jumped out of the tracer
-            assert not any(data[at + CHUNK.size : at + chunk_size]), f"{path}: {at:#x}"
+            assert not any(data[at + CHUNK_SIZE : at + chunk_size]), f"{path}: {at:#x}"
             holes += 1
             continue
         assert word == MAGIC, f"{path}: no chunk at {at:#x}"
         if tracer == PROFILE:
-            _profile(trace, data[at + CHUNK.size : at + chunk_size])
+            _profile(trace, order, data[at + CHUNK_SIZE : at + chunk_size])
             continue
         before, thread = last.get(tid, (-1, Thread(tid)))
         if number != before + 1:
@@ -110,13 +111,21 @@ def read_trace(path: Path, *, jumps: bool = False) -> Trace:
             trace.threads.append(thread)
         last[tid] = (number, thread)
         thread.open.append((len(thread.events), frames))
-        thread.events += _events(data, at + CHUNK.size, at + chunk_size, time, jumps)
+        words = struct.Struct(f"{order}Q")
+        thread.events += _events(data, at + CHUNK_SIZE, at + chunk_size, words, time, jumps)
     return trace
 
 
-def _events(data: bytes, at: int, end: int, base: int, jumps: bool) -> Iterator[Event]:
+def order_of(data: bytes) -> str:
+    """The byte order of a file, as struct has it: the version is a small number."""
+    return "<" if data[8] else ">"
+
+
+def _events(
+    data: bytes, at: int, end: int, words: struct.Struct, base: int, jumps: bool
+) -> Iterator[Event]:
     while at < end:
-        (word,) = struct.unpack_from("<Q", data, at)
+        (word,) = words.unpack_from(data, at)
         if not word:
             left = 8 + 8 * max(WORDS.values()) if jumps else 0
             assert not any(data[at + left : min(at + 256, end)]), f"more behind the end, at {at:#x}"
@@ -124,16 +133,16 @@ def _events(data: bytes, at: int, end: int, base: int, jumps: bool) -> Iterator[
         kind = word & 7
         assert kind in WORDS, f"no event at {at:#x}"
         if kind == TIME:
-            (base,) = struct.unpack_from("<Q", data, at + 8)
+            (base,) = words.unpack_from(data, at + 8)
         else:
-            more = struct.unpack_from("<Q", data, at + 8)[0] if WORDS[kind] else 0
+            more = words.unpack_from(data, at + 8)[0] if WORDS[kind] else 0
             yield Event(kind, word >> 3 & 0xFFF_FFFF, base + (word >> 31), more)
         at += 8 + 8 * WORDS[kind]
     assert at == end, "the last event goes beyond its chunk"
 
 
-def _profile(trace: Trace, table: bytes) -> None:
-    for func, hits, total, own in struct.iter_unpack("<4Q", table):
+def _profile(trace: Trace, order: str, table: bytes) -> None:
+    for func, hits, total, own in struct.iter_unpack(f"{order}4Q", table):
         if func:
             entry = trace.profile.setdefault(func - 1, [0, 0, 0])
             for place, value in enumerate((hits, total, own)):

@@ -20,8 +20,10 @@ from tests.support.command import PATIENCE
 
 __all__ = ["tree_by_gdb"]
 
-LINKS = {"arm64": "x30", "riscv64": "ra", "ppc64le": "lr"}
+LINKS = {"arm64": "x30", "riscv64": "ra", "ppc64le": "lr", "s390x": "r14", "arm": "lr"}
 """Registers that hold where a function returns to, where that is not on the stack."""
+MARKED = ("arm",)
+"""Where bit 0 of an address says in which instruction set its code is."""
 
 SCRIPT = '''
 import gdb, json, time
@@ -37,7 +39,7 @@ def word(address):
 
 def back_of(sp):
     """Where the function that begins here will return to."""
-    return register(LINK) if LINK else word(sp)
+    return register(LINK) & ~MARK if LINK else word(sp)
 
 def close(sp):
     """All frames below this stack pointer have returned: the innermost first. On x86 what they
@@ -108,6 +110,7 @@ def tree_by_gdb(
         start = ELFFile(file)["e_entry"]
     head = f"PLACES = {places!r}\nTARGET = {str(target)!r}\nSTART = {start}\n"
     head += f"LINK = {LINKS.get(arch, '')!r}\n"
+    head += f"MARK = {int(arch in MARKED)}\n"
     head += f"PATIENCE = {PATIENCE / 2}\n"
     script.write_text(f"{head}SOCKET = {str(socket) if emulator else ''!r}\n{SCRIPT}")
     gdb = "gdb-multiarch" if emulator else "gdb"

@@ -37,8 +37,7 @@ FUNCTION, GRAPH, PROFILE = 1, 2, 3
 BASE = 0x401000
 STRIDE = 0x20
 FUNCTIONS = ("main", "parse", "read_line", "walk", "alloc", "hash", "print_all", "fail")
-HEADER = struct.Struct("<8s6I9Q4I7Q2I32s16s24x1024s")
-LIBRARY = struct.Struct("<2I4Q32s")
+HEADER, LIBRARY, CHUNK = "8s6I9Q4I7Q2I32s16s24x1024s", "2I4Q32s", "IIQIIQ"
 WORDS = """magic version header_size machine chunk_size tracer flags size taken bias base hz ticks
 realtime ended_ticks ended_realtime pid ppid depth threads lost0 lost1 lost2 lost3 lost4 overwritten
 accounts accounted off image_id comm path"""
@@ -70,12 +69,13 @@ def library(
     bias: int = 0,
     image_id: bytes = b"",
     length: int | None = None,
+    order: str = "<",
 ) -> bytes:
     """A library in a header."""
     name = path if isinstance(path, bytes) else bytes(path) + b"\0"
-    whole = (LIBRARY.size + len(name) + 7) // 8 * 8
+    whole = (struct.calcsize(order + LIBRARY) + len(name) + 7) // 8 * 8
     fields = (whole if length is None else length, 0, start, size, base, bias, image_id)
-    return (LIBRARY.pack(*fields) + name).ljust(whole, b"\0")
+    return (struct.pack(order + LIBRARY, *fields) + name).ljust(whole, b"\0")
 
 
 @dataclass
@@ -113,7 +113,8 @@ class Thread:
 @dataclass
 class TraceFile:
     """A whole file; ``header`` overrides fields of it by name. Chunks lie in the order in which
-    they began, from ``begin`` on. ``libraries`` is what library() makes, or anything else."""
+    they began, from ``begin`` on. ``libraries`` is what library() makes, or anything else.
+    ``order`` of the bytes, as struct has it."""
 
     threads: list[Thread] = field(default_factory=list)
     chunk_size: int = 4096
@@ -121,6 +122,7 @@ class TraceFile:
     header: dict[str, int | bytes] = field(default_factory=dict)
     profiles: list[list[tuple[int, int, int, int]]] = field(default_factory=list)
     libraries: bytes = b""
+    order: str = "<"
 
     def build(self) -> bytes:
         """The bytes of the file."""
@@ -128,8 +130,8 @@ class TraceFile:
         chunks.sort(key=lambda chunk: chunk[0])
         body = b"".join(raw.ljust(self.chunk_size, b"\0") for _, raw in chunks)
         for entries in self.profiles:
-            raw = struct.pack("<IIQIIQ", 0x4B4E4843, 1, 0, 0, 0, 0)
-            raw += b"".join(struct.pack("<4Q", *entry) for entry in entries)
+            raw = struct.pack(self.order + CHUNK, 0x4B4E4843, 1, 0, 0, 0, 0)
+            raw += b"".join(struct.pack(f"{self.order}4Q", *entry) for entry in entries)
             body += raw.ljust(self.chunk_size, b"\0")
         values: dict[str, int | bytes] = dict.fromkeys(FIELDS, 0)
         values |= {
@@ -153,7 +155,8 @@ class TraceFile:
             "path": b"",
         }
         values |= self.header
-        head = HEADER.pack(*(values[name] for name in FIELDS)) + self.libraries
+        fields = (values[name] for name in FIELDS)
+        head = struct.pack(self.order + HEADER, *fields) + self.libraries
         return head.ljust(self.begin, b"\0")[: self.begin] + body
 
     def write(self, path: Path) -> Path:
@@ -174,10 +177,12 @@ class TraceFile:
                 if head:
                     yield base, head + words
                 base, words, count = time, bytearray(), 0
-                head = struct.pack("<IIQIIQ", 0x4B4E4843, thread.tid, base, number, depth, 0)
+                fields = (0x4B4E4843, thread.tid, base, number, depth, 0)
+                head = struct.pack(self.order + CHUNK, *fields)
                 number += 1
-            words += struct.pack("<Q", (max(time - base, 0) << 31) | (func << 3) | kind)
-            words += b"".join(struct.pack("<Q", word % (1 << 64)) for word in more)
+            first = (max(time - base, 0) << 31) | (func << 3) | kind
+            for word in (first, *more):
+                words += struct.pack(f"{self.order}Q", word % (1 << 64))
             count += 1
             step = func if kind == LEFT else 1
             depth = max(depth + (step if kind in (ENTRY, ENTRY_ARGS) else -step), 0)

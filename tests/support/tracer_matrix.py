@@ -66,7 +66,7 @@ EMULATED = "qemu-user"
 LEFT_OUT: dict[tuple[str, str, str], str] = {
     # architecture, program, its argument: why it does not run there without a tracer either
     (arch, program, mode): f"{EMULATED} {reason}"
-    for arch in ("arm64", "riscv64", "ppc64le")
+    for arch in ("arm64", "riscv64", "ppc64le", "s390x", "arm", "loongarch64")
     for program, mode, reason in (
         ("sandbox.c", "filtered", "has no seccomp()"),
         ("sandbox.c", "forking", "has no seccomp()"),
@@ -74,6 +74,7 @@ LEFT_OUT: dict[tuple[str, str, str], str] = {
         ("forks.c", "shared", "lets only threads share memory"),
     )
 }
+LEFT_OUT["loongarch64", "threads.c", ""] = f"{EMULATED} crashes where it unwinds from a signal"
 SAMPLE = 5
 """Forms of each slow program, on x86_64."""
 
@@ -127,6 +128,16 @@ def _more(arch: str) -> list[Form]:
     elif arch == "ppc64le":
         found.append(Form(arch, "pie", "-O2", more=("-mlongcall",)))
         found.append(Form(arch, "static", "-O2", more=("-mcmodel=large",)))
+    elif arch == "arm":
+        arm = ("-marm", "-fpatchable-function-entry=2")
+        found += [Form(arch, link, "-O2", more=arm) for link in ("static", "pie", "no-pie")]
+        found.append(Form(arch, "pie", "-O2", more=("-mlong-calls",)))
+    elif arch == "loongarch64":
+        found.append(Form(arch, "pie", "-O2", more=("-mcmodel=medium",)))
+        found.append(Form(arch, "static", "-O2", more=("-mno-relax", "-mno-lsx")))
+    elif arch == "s390x":
+        found.append(Form(arch, "pie", "-O2", more=("-mbackchain",)))
+        found.append(Form(arch, "static", "-O2", more=("-march=z13", "-mpacked-stack")))
     return found
 
 

@@ -16,7 +16,9 @@ import pytest
 from elftools.elf.elffile import ELFFile
 
 from tests.support.command import PATIENCE
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.gnu import i386_libraries, runner
+from tests.support.trace_events import order_of
 from tests.support.tracer_programs import ARCHES
 
 __all__ = [
@@ -48,16 +50,18 @@ Tree = tuple[str, list["Tree"]]
 
 @dataclass(frozen=True)
 class Port:
-    """``prefix`` of the cross compilers, without the dash; ``flags`` that they need besides."""
+    """``prefix`` of the cross compilers, without the dash; ``flags`` that they need besides;
+    ``root``: where the loader and libraries are, if not in /usr."""
 
     prefix: str
     pad: int
     flags: tuple[str, ...] = ()
+    root: str = ""
 
     @property
     def libraries(self) -> Path:
         """Where the loader and libraries are."""
-        return Path("/usr", self.prefix)
+        return Path(self.root or f"/usr/{self.prefix}")
 
 
 PORTS = {
@@ -65,6 +69,9 @@ PORTS = {
     "arm64": Port("aarch64-linux-gnu", 2),
     "riscv64": Port("riscv64-linux-gnu", 4),
     "ppc64le": Port("powerpc64le-linux-gnu", 2, ARCHES["ppc64le"].flags),
+    "arm": Port("arm-linux-gnueabihf", 3, ARCHES["arm"].flags),
+    "s390x": Port("s390x-linux-gnu", 3),
+    "loongarch64": Port("loongarch64-linux-gnu", 2, root=ARCHES["loongarch64"].root),
 }
 LINKS = {
     "static": ("-static", "-fno-pie"),
@@ -88,12 +95,16 @@ class Form:
 
 
 FORMS = [Form(arch, link, o) for arch in PORTS for link in LINKS for o in ("-O0", "-O2")]
+FORMS += [Form("arm", link, o, ("-marm",)) for link, o in (("static", "-O0"), ("pie", "-O2"))]
+"""The default is T32."""
 
 
 def build(form: Form, name: str, folder: Path, *flags: str) -> Path:
     """Compile and link a program of tests/programs; skips where there is no compiler for it."""
     port = PORTS[form.arch]
     compiler = f"{port.prefix}-{'g++' if name.endswith('.cpp') else 'gcc'}"
+    if form.arch in CROSS:
+        use_cross_root(form.arch)
     if shutil.which(compiler) is None:
         pytest.skip(f"{compiler} is not installed")
     target = folder / Path(name).stem
@@ -152,21 +163,24 @@ class Trace:
             names = {s["st_value"]: s.name for s in symbols if s["st_info"]["type"] == "STT_FUNC"}
         return cls(path.read_bytes(), names)
 
-    def number(self, offset: int, kind: str = "<I") -> int:
+    def number(self, offset: int, kind: str = "I") -> int:
         """A field of the header."""
-        return int(struct.unpack_from(kind, self.data, offset)[0])
+        return int(self._unpacked(kind, offset)[0])
+
+    def _unpacked(self, kind: str, offset: int) -> tuple[int, ...]:
+        return struct.unpack_from(order_of(self.data) + kind, self.data, offset)
 
     def whole(self) -> None:
         """The program came to its end, the tracer did not stop, and no call was lost."""
         assert self.number(FLAGS) & ~(ARGS | SILENT) == ENDED
-        assert struct.unpack_from("<5Q", self.data, LOST) == (0,) * 5
+        assert self._unpacked("5Q", LOST) == (0,) * 5
 
     def chunks(self) -> Iterator[tuple[int, int]]:
         """(thread, offset) of each."""
-        size, taken = self.number(20), self.number(40, "<Q")
+        size, taken = self.number(20), self.number(40, "Q")
         for at in range(HEADER, HEADER + taken, size):
-            magic, tid = struct.unpack_from("<4sI", self.data, at)
-            assert magic == b"CHNK"
+            magic, tid = self._unpacked("2I", at)
+            assert magic == 0x4B4E4843  # CHNK, as little-endian machines store it
             yield tid, at
 
     def events(self, thread: int) -> Iterator[tuple[int, int, list[int]]]:
@@ -175,17 +189,17 @@ class Trace:
         for tid, start in self.chunks():
             at = start + CHUNK
             while tid == thread and at < start + size:
-                (word,) = struct.unpack_from("<Q", self.data, at)
+                (word,) = self._unpacked("Q", at)
                 kind, func = word & 7, word >> 3 & 0xFFF_FFFF
                 if not word:
                     break
                 more = WORDS.get(kind, 1)
-                yield kind, func, list(struct.unpack_from(f"<{more - 1}Q", self.data, at + 8))
+                yield kind, func, list(self._unpacked(f"{more - 1}Q", at + 8))
                 at += 8 * more
 
     def name(self, func: int) -> str:
         """Of the function that an event is of."""
-        address = func + self.number(56, "<Q")
+        address = func + self.number(56, "Q")
         starts = sorted(self.names)
         return self.names[starts[bisect_right(starts, address) - 1]]
 

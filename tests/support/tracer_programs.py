@@ -18,6 +18,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE, ftpatch
+from tests.support.cross_root import CROSS, cross_folder, use_cross_root
 from tests.support.gnu import i386_libraries, runner
 
 __all__ = [
@@ -93,6 +94,28 @@ ARCHES = {
         root="/usr/powerpc64le-linux-gnu",
         flags=(f"-B{Path(__file__).parent / 'ppc64le'}",),
     ),
+    "arm": Arch(
+        "arm-linux-gnueabihf-gcc",
+        "arm-linux-gnueabihf-g++",
+        "-fpatchable-function-entry=3",
+        fentry=False,
+        root="/usr/arm-linux-gnueabihf",
+        flags=(f"-B{Path(__file__).parent / 'arm'}",),
+    ),
+    "s390x": Arch(
+        "s390x-linux-gnu-gcc",
+        "s390x-linux-gnu-g++",
+        "-fpatchable-function-entry=3",
+        fentry=True,
+        root="/usr/s390x-linux-gnu",
+    ),
+    "loongarch64": Arch(
+        "loongarch64-linux-gnu-gcc",
+        "loongarch64-linux-gnu-g++",
+        "-fpatchable-function-entry=2",
+        fentry=False,
+        root=str(cross_folder("loongarch64")),
+    ),
 }
 REGISTERED = [arch for arch in ARCHES if (STUBS / arch / "user_regs.elf").is_file()]
 """Architectures on which a user's stub may take registers."""
@@ -126,6 +149,8 @@ class Form:
         name = arch.gxx if plus else arch.gcc
         if self.compiler == "clang":
             name = "clang++" if plus else "clang"
+        if self.arch in CROSS:
+            use_cross_root(self.arch)
         if shutil.which(name) is None:
             pytest.skip(f"{name} is not installed")
         if self.site == "fentry" and not arch.fentry:

@@ -15,11 +15,19 @@ from typing import Any
 import pytest
 
 from tests.support.command import ftpatch
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.tracer_programs import ARCHES, run, traced
 
 __all__ = ["Build", "Call", "calls", "missing", "recorded"]
 
-TARGETS = {"x86_64": "", "i386": "i686-linux-gnu", "arm64": "aarch64-linux-gnu"}
+TARGETS = {
+    "x86_64": "",
+    "i386": "i686-linux-gnu",
+    "arm64": "aarch64-linux-gnu",
+    "riscv64": "riscv64-linux-gnu",
+    "s390x": "s390x-linux-gnu",
+    "arm": "arm-linux-gnueabihf",
+}
 CALLED = re.compile(r"(~?[\w$]+)(?:<[^()]*>)?(?=\()")
 """The name of a function in its C++ name."""
 
@@ -38,6 +46,8 @@ class Build:
 
     def program(self, source: Path, folder: Path) -> Path:
         """Compile and link; what links is gcc. Skips where the compiler is not there."""
+        if self.arch in CROSS:
+            use_cross_root(self.arch)
         arch, part = ARCHES[self.arch], folder / f"{source.stem}.o"
         plus = source.suffix == ".cpp"
         linker = arch.gxx if plus else arch.gcc
@@ -47,6 +57,7 @@ class Build:
             compiler = ["clang++" if plus else "clang"] + [f"--target={target}"] * bool(target)
         program = folder / source.stem
         flags = ["-g", "-w", "-fno-pie", self.level, arch.pad, *self.more]
+        flags += arch.flags if self.compiler == "gcc" else ()
         for step in (
             [*compiler, *flags, "-c", str(source), "-o", str(part)],
             [linker, "-static", "-no-pie", str(part), "-o", str(program)],
@@ -98,7 +109,7 @@ def calls(program: Path, arch: str) -> list[Call]:
 
 def missing(printed: Any, named: Any, path: str) -> Iterator[str]:  # noqa: ANN401 - JSON
     """Paths of the values that a trace does not have; all others are as they were printed."""
-    copied = isinstance(printed, dict | list) and isinstance(named, str) and named[0] == "@"
+    copied = not isinstance(printed, str) and isinstance(named, str) and named[:1] == "@"
     if named is None or copied:
         yield path
     elif isinstance(printed, dict):

@@ -13,14 +13,17 @@ import pytest
 from elftools.elf.elffile import ELFFile
 from numpy.typing import NDArray
 
+from ftpatch.arch import arch_named
 from ftpatch.layout import structure
 from tests.support.command import ftpatch
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.tracer_programs import ARCHES, LINKS, SOURCES, emulator
 
 __all__ = [
     "CALLER",
     "EMPTY",
     "HEAD",
+    "OWN_FLAGS",
     "PROGRAM",
     "RETURN",
     "SAYS",
@@ -72,6 +75,13 @@ int main(void)
 	return 0;
 }
 """
+OWN_FLAGS = {
+    "loongarch64": ("-mabi=lp64s",),
+    "ppc64le": ("-msoft-float", "-mno-vsx", "-mno-altivec"),
+    "riscv64": ("-march=rv64ima", "-mabi=lp64"),
+    "s390x": ("-march=z10", "-msoft-float"),
+}
+"""In place of -mgeneral-regs-only, which gcc has not on each architecture."""
 HEAD = "#include <ftrace_regs.h>\n"
 CALLER = "void ftrace_regs_caller(struct fgraph_call *call, struct ftrace_regs *regs)\n"
 RETURN = "void ftrace_regs_return(struct fgraph_call *call, struct ftrace_regs *regs)\n"
@@ -89,6 +99,8 @@ def compiled_stub(
     arch: str, source: Path | str, folder: Path, *flags: str, name: str = "own"
 ) -> Path:
     """Compile a stub as users do, by the flags that ftpatch tells."""
+    if arch in CROSS:
+        use_cross_root(arch)
     compiler, out = ARCHES[arch].gcc, folder / f"{name}.elf"
     if shutil.which(compiler) is None:
         pytest.skip(f"no {compiler}")
@@ -97,6 +109,8 @@ def compiled_stub(
         path.write_text(source)
         source = path
     told = ftpatch("--cflags").out.split()
+    if arch in OWN_FLAGS:
+        told = [word for word in told if word != "-mgeneral-regs-only"] + [*OWN_FLAGS[arch]]
     command = [
         compiler,
         "-Wall",
@@ -121,11 +135,13 @@ def compiled_program(
     link: str = "static",
 ) -> Path:
     """Compile a program with pads."""
+    if arch in CROSS:
+        use_cross_root(arch)
     made, path = ARCHES[arch], folder / name
     if shutil.which(made.gcc) is None:
         pytest.skip(f"no {made.gcc}")
     (folder / f"{name}.c").write_text(text)
-    words = [made.gcc, made.pad, "-O1", "-w", "-g", *LINKS[link], *flags, f"{path}.c"]
+    words = [made.gcc, *made.flags, made.pad, "-O1", "-w", "-g", *LINKS[link], *flags, f"{path}.c"]
     subprocess.run([*words, "-o", path], check=True)
     return path
 
@@ -138,16 +154,19 @@ def outcome(path: Path, arch: str, *words: str) -> tuple[int, str]:
 
 
 def functions_of(path: Path) -> dict[str, int]:
-    """Link addresses of symbols, by name."""
+    """Link addresses of symbols, by name; without what says that a function is in Thumb."""
     with path.open("rb") as file:
-        table: Any = ELFFile(file).get_section_by_name(".symtab")
-        return {one.name: one["st_value"] for one in table.iter_symbols()}
+        elf = ELFFile(file)
+        table: Any = elf.get_section_by_name(".symtab")
+        known = {one.name: one["st_value"] for one in table.iter_symbols()}
+        marked = elf["e_machine"] == "EM_ARM"
+        return {name: at & ~marked for name, at in known.items()}
 
 
 def shown(raw: bytes, arch: str) -> NDArray[np.void]:
     """The records of shows.c."""
     parts = [("kind", "<u8"), *((n, structure(n, arch)) for n in ("fgraph_call", "ftrace_regs"))]
-    return np.frombuffer(raw, np.dtype(parts))
+    return np.frombuffer(raw, arch_named(arch).order.record(np.dtype(parts)))
 
 
 def told_words(path: Path, arch: str, folder: Path, *words: str) -> list[int]:
@@ -155,5 +174,5 @@ def told_words(path: Path, arch: str, folder: Path, *words: str) -> list[int]:
     out = folder / "words"
     command = ["sh", "-c", 'exec 9>"$0" "$@"', str(out), *emulator(arch), str(path), *words]
     subprocess.run(command, check=True, capture_output=True)
-    held: list[int] = np.frombuffer(out.read_bytes(), "<u8").tolist()
+    held: list[int] = arch_named(arch).order.unsigned(out.read_bytes(), 8).tolist()
     return held

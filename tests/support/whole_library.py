@@ -23,6 +23,7 @@ __all__ = ["COUNTED", "Ran", "built", "command", "counts", "enabled", "told"]
 NAME = "libwhole.so.1"
 COUNTED = ("leaf", "deep", "back", "chosen", "begin")
 """Functions, without their prefix, in the order in which the program counts them."""
+CPUS = {"ppc64le": "power9", "riscv64": "rv64"}
 SIZE = "4M"
 
 
@@ -61,7 +62,7 @@ def command(arch: str, program: Path, *args: str | Path) -> list[str | Path]:
     """The words that run a program of an architecture, under qemu where it has to be."""
     words = [*runner(arch)]
     if words:
-        words += ["-L", ARCHES[arch].root, "-cpu", "max"]
+        words += ["-L", ARCHES[arch].root, "-cpu", CPUS.get(arch, "max")]
     return [*words, program, *args]
 
 

@@ -17,10 +17,16 @@ from tests.support.tracer_programs import SOURCES, run, traced
 from tests.support.typed_programs import Build, calls, missing, recorded
 from tests.support.typed_random import FUNCTIONS, random_program
 
+COMPILERS: dict[str, tuple[str, ...]] = dict.fromkeys(
+    ("x86_64", "arm64", "i386", "riscv64"), ("gcc", "clang")
+)
+COMPILERS |= dict.fromkeys(
+    ("arm", "loongarch64", "ppc64le", "s390x"), ("gcc",)
+)  # clang leaves no pads
 BUILDS = [
     Build(arch, compiler, level)
-    for arch in ("x86_64", "arm64", "i386")
-    for compiler in ("gcc", "clang")
+    for arch in COMPILERS
+    for compiler in COMPILERS[arch]
     for level in ("-O0", "-O2")
 ]
 FLOATS = {"mix.a", "mix.f", "pairs.f", "other.ld", "tight.z"}
@@ -37,18 +43,41 @@ MISSING = {
         *("pairs.l.a.1", "pairs.l.a.2", "pairs.f", "pairs.last", "many.f.p.y", "many.f.s"),
         *("many.g", "many.h", "other.ld", "other.t", "tight.z", "tight.tail"),
     },
+    "ppc64le": {
+        *("mix.a", "mix.f", "pairs.f", "pairs.last", "many.f.s", "many.g", "many.h"),
+        *("tight.z", "wide.v", "wide.e"),
+        "other.ld",
+    },
+    "riscv64": {
+        *("mix.a", "mix.f", "pairs.m.d", "pairs.l", "many.f.s", "many.g", "many.h"),
+        *("other.ld", "tight.z", "wide.v", "wide.e"),
+    },
+    "s390x": {
+        *("many.f", "many.g", "many.h", "mix.a", "mix.f", "other.ld", "other.t", "pairs.f"),
+        *("pairs.l", "pairs.m", "tight.p", "tight.z", "wide.e", "wide.v", "wide.w", "widths.f"),
+    },
+    "arm": {
+        *("mix.a", "mix.f", "pairs.f", "pairs.l", "pairs.last", "many.f.s", "many.f.p.y"),
+        *("many.g", "many.h", "other.ld", "tight.z"),
+    },
 }
+MISSING["loongarch64"] = MISSING["riscv64"]
 """Values that are in registers that are not recorded, or in memory."""
 OUTERMOST = {"main.argc", "main.argv"}
 """On i386 they are on the stack, and missing if main() begins at the end of a page of it: the
 tracer does not read a page that may not be there for a thread's outermost call."""
 DONE_WITHOUT = {
     *("other.n", "other.ld", "tight.z", "wide.w", "local.unused", "count.none", "count.3"),
-    *("by_address.none", "hidden.n", "shown.twice"),
+    *("add.p", "many.f", "by_address.none", "hidden.n", "shown.twice"),
 }
 """Those that compilers may leave out: functions do not use them, or all calls have the same."""
 COPIES = {"local", "count", "hidden", "lambda", "Left", "skips"}
 """Functions that compilers may call otherwise; a constructor with virtual bases."""
+LOADED = {arch: {"pairs"} for arch in ("riscv64", "loongarch64", "s390x")}
+"""Functions that begin by loading a structure of which they have the address."""
+UNCLEAR = {"ppc64le": {"other"}}
+"""Functions with a long double, of which only a program's attributes tell the form, behind an odd
+number of words."""
 WHOLE = (1 << 32) - 1
 COPIED = r"""
 #include <stdio.h>
@@ -89,7 +118,7 @@ def test_arguments_are_what_the_program_prints(build: Build, source: str, tmp_pa
         others = {"skips"} if build.compiler == "clang" else set()
         assert expected <= raw <= expected | others | {"count"}
         assert found == (MISSING[build.arch] if source.endswith(".c") else set())
-    assert raw <= COPIES
+    assert raw <= COPIES | LOADED.get(build.arch, set()) | UNCLEAR.get(build.arch, set())
     assert found <= MISSING[build.arch] | (DONE_WITHOUT if build.level != "-O0" else set())
 
 
@@ -102,18 +131,20 @@ def test_an_outermost_call_has_those_on_the_stack(tmp_path: Path) -> None:
 
 
 @pytest.mark.scaled
-@pytest.mark.parametrize("arch", ["x86_64", "arm64", "i386"])
-@pytest.mark.parametrize("compiler", ["gcc", "clang"])
+@pytest.mark.parametrize(("compiler", "arch"), sorted({(one.compiler, one.arch) for one in BUILDS}))
 def test_arguments_of_random_functions(arch: str, compiler: str, tmp_path: Path) -> None:
     for seed in range(scaled(12, 1)):
         build = Build(arch, compiler, ("-O0", "-O2")[seed % 2])
         folder = tmp_path / str(seed)
         folder.mkdir()
-        program = build.program(random_program(seed, folder, wide=arch != "i386"), folder)
+        program = build.program(
+            random_program(seed, folder, wide=arch not in ("i386", "arm")), folder
+        )
         made = calls(program, arch)
         assert len(made) == FUNCTIONS
         raw = [call.name for call in made if call.named is None]
-        assert len(raw) <= (FUNCTIONS // 4 if build.level == "-O2" else 0), raw
+        most = 2 if arch in UNCLEAR else 4
+        assert len(raw) <= (FUNCTIONS // most if build.level == "-O2" or most < 4 else 0), raw
         values = sum(len(call.printed) for call in made)
         lost = {
             tuple(path.split(".")[:2])

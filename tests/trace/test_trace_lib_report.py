@@ -14,6 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.api.report_sources import kind_of
+from ftpatch.core.byte_order import LITTLE
 from ftpatch.inject.library_tables import Library, fitting, libraries_table
 from ftpatch.trace.choose import reports_of
 from ftpatch.trace.header import Tracer
@@ -194,7 +195,7 @@ def test_what_the_program_is_told_is_what_is_read() -> None:
         Library(path, bytes([n] * 32), n << 12, 4096, 0x1000, 0x3000, 0x5000, 9)
         for n, path in enumerate(paths, 1)
     ]
-    raw = libraries_table(wanted)
+    raw = libraries_table(wanted, LITTLE)
     header, at = b"", 0
     for one in wanted:
         assert struct.unpack_from("<2Q", raw, at) == (one.dynamic, one.place)
@@ -202,7 +203,7 @@ def test_what_the_program_is_told_is_what_is_read() -> None:
         header += raw[at + 16 : at + 16 + length]
         at += 16 + length
     assert not any(raw[at:]) and len(raw) - at >= 20
-    found, wrong = read_mapped(bytes(AT) + header)
+    found, wrong = read_mapped(bytes(AT) + header, LITTLE)
     assert not wrong
     assert [(one.path.encode(), one.image_id, one.start, one.size) for one in found] == [
         (one.path, one.image_id, one.start, one.size) for one in wanted

@@ -28,6 +28,9 @@ WAYS = {
     "arm64": ("aarch64-linux-gnu-g++", ["-static"], 5_000),
     "riscv64": ("riscv64-linux-gnu-g++", ["-static"], 5_000),
     "ppc64le": ("powerpc64le-linux-gnu-g++", ["-static", *ARCHES["ppc64le"].flags], 5_000),
+    "loongarch64": ("loongarch64-linux-gnu-g++", ["-static"], 5_000),
+    "arm": ("arm-linux-gnueabihf-g++", ["-static", *ARCHES["arm"].flags], 5_000),
+    "s390x": ("s390x-linux-gnu-g++", ["-static"], 5_000),
 }
 """By architecture: its compiler and flags, and the exceptions that it throws in a few seconds."""
 

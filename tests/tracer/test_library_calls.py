@@ -16,15 +16,17 @@ from pathlib import Path
 import pytest
 
 from tests.support.command import PATIENCE, ftpatch, ftpatch_process
+from tests.support.cross_root import CROSS, use_cross_root
 from tests.support.gnu import runner
 from tests.support.library_programs import FORMS as LIBRARY_FORMS
 from tests.support.library_programs import Form as LibraryForm
 from tests.support.library_programs import build as build_with_library
 from tests.support.library_programs import trace as trace_library
-from tests.support.tracer_matrix import QUICK, SLOW
+from tests.support.tracer_matrix import QUICK, SLOW, runs
+from tests.support.tracer_programs import ARCHES, differences, libraries
 from tests.support.tracer_programs import Form as ProgramForm
 from tests.support.tracer_programs import build as build_program
-from tests.support.tracer_programs import differences
+from tests.support.tracer_programs import emulator as emulator_of
 
 pytestmark = pytest.mark.skipif(
     os.uname().machine != "x86_64" or shutil.which("gcc") is None, reason="needs gcc on x86-64"
@@ -72,6 +74,31 @@ ARM = {
     "padded": ("-fpatchable-function-entry=2",),
 }
 PREFIX = "aarch64-linux-gnu"
+RISCV: dict[str, tuple[str, ...]] = {
+    "plain": ("-fpatchable-function-entry=0",),
+    "padded": ("-fpatchable-function-entry=4",),
+}
+PADLESS = {"plain": RISCV["plain"]}
+OWN: dict[str, dict[str, tuple[str, ...]]] = {
+    "arm64": ARM,
+    "loongarch64": {**PADLESS, "padded": ARM["padded"]},
+    "riscv64": RISCV,
+    "arm": {
+        **{kind: (f"-m{kind}", *PADLESS["plain"]) for kind in ("arm", "thumb")},
+        "long": ("-mthumb", "-Wl,--long-plt", *PADLESS["plain"]),
+        "padded": ("-fpatchable-function-entry=3",),
+    },
+    "ppc64le": {
+        **PADLESS,
+        "far": (
+            *PADLESS["plain"],
+            "-Wl,-Ttext-segment=0x10000000,--section-start=.plt=0x10200000",
+        ),
+        "padded": ("-fpatchable-function-entry=2",),
+    },
+    "s390x": {**PADLESS, "padded": ("-fpatchable-function-entry=3",)},
+}
+"""Of each architecture that is run by qemu; i386 has those of x86-64."""
 NO_VFORK = ("-Dvfork=fork",)
 """Under qemu a vfork is a fork of which no libc knows."""
 
@@ -94,8 +121,11 @@ class Form:
     @property
     def command(self) -> list[str]:
         """Compiler and flags."""
-        words = (f"{PREFIX}-gcc",) if self.arch == "arm64" else COMPILERS[self.linker]
-        guard = (ARM if self.arch == "arm64" else GUARDS)[self.guard]
+        words, made = COMPILERS[self.linker], ARCHES[self.arch]
+        if self.arch != "x86_64":
+            native = libraries(ProgramForm(self.arch, self.link), plus=False)
+            words = (made.gcc, *made.flags, *native)
+        guard = OWN.get(self.arch, GUARDS)[self.guard]
         if self.linker != "bfd":
             guard = tuple(word for word in guard if "ibtplt" not in word)
         how = (f"-{self.level}", *LINKS[self.link], f"-Wl,-z,{self.binding}", *guard)
@@ -104,13 +134,19 @@ class Form:
 
 LEVELS, BINDINGS = ("O0", "O2"), ("now", "lazy")
 FORMS = [Form("x86_64", *words) for words in product(COMPILERS, LEVELS, LINKS, BINDINGS, GUARDS)]
-ARM_FORMS = [Form("arm64", "bfd", *words) for words in product(LEVELS, LINKS, BINDINGS, ARM)]
+OTHER_FORMS = [
+    Form(arch, "bfd", *words)
+    for arch, guards in (OWN | {"i386": GUARDS}).items()
+    for words in product(LEVELS, LINKS, BINDINGS, guards)
+]
 
 
 def _built(
     folder: Path, form: Form = Form(), source: str = "imports.c", flags: tuple[str, ...] = ()
 ) -> Path:
     words, program = form.command, folder / "imports"
+    if form.arch in CROSS:
+        use_cross_root(form.arch)
     linker = shutil.which(f"ld.{form.linker}") if form.linker != "bfd" else "ld"
     if shutil.which(words[0]) is None or linker is None:
         pytest.skip(f"no {words[0]} or its linker")
@@ -238,12 +274,13 @@ def test_a_report_of_the_patched_program_itself(tmp_path: Path) -> None:
     assert _counted(_reported(tmp_path / "kept")) == CALLS
 
 
-@pytest.mark.parametrize("form", ARM_FORMS, ids=str)
-def test_arm64(form: Form, tmp_path: Path) -> None:
+@pytest.mark.parametrize("form", OTHER_FORMS, ids=str)
+def test_other_architectures(form: Form, tmp_path: Path) -> None:
     """Under qemu; the start files of force-bti and the loader of pac-plt need an old processor."""
     program, patched = _built(tmp_path, form, flags=NO_VFORK), tmp_path / "patched"
     cpu = "cortex-a57" if form.guard in ("bti", "pac") else "max"
-    emulator = (*runner("arm64"), "-L", f"/usr/{PREFIX}", "-cpu", cpu)
+    cpus = ("-cpu", cpu) if form.arch == "arm64" else ()
+    emulator = (*emulator_of(form.arch), *cpus)
     plain = _run(*emulator, program)
     assert plain[0] == STATUS
     calls, others = CALLS + Counter(fork=1), OTHERS - Counter(vfork=1)
@@ -346,15 +383,22 @@ def test_programs_do_the_same(name: str, binding: str, link: str, tmp_path: Path
     level = "-O2" if binding == "lazy" else "-O0"
     form = ProgramForm("x86_64", link, level, more=(f"-Wl,-z,{binding}",))
     program = build_program(form, name, tmp_path)
-    runs = {**QUICK, **SLOW}[name]
-    assert not differences(program, runs, RECORDING, options=("--libcalls",))
-    assert not differences(program, runs, RECORDING[:1], options=("--libcalls", "--args"))
+    every = runs(name, "x86_64")
+    assert not differences(program, every, RECORDING, options=("--libcalls",))
+    assert not differences(program, every, RECORDING[:1], options=("--libcalls", "--args"))
 
 
-@pytest.mark.parametrize("name", QUICK)
-def test_programs_of_arm64_do_the_same(name: str, tmp_path: Path) -> None:
-    program = build_program(ProgramForm("arm64", "pie", "-O2"), name, tmp_path)
-    assert not differences(program, QUICK[name], RECORDING, arch="arm64", options=("--libcalls",))
+@pytest.mark.parametrize("binding", BINDINGS)
+@pytest.mark.parametrize("name", [*QUICK, "registers.c", "ports.cpp"])
+@pytest.mark.parametrize("arch", sorted(OWN | {"i386": GUARDS}))
+def test_programs_of_others_do_the_same(arch: str, name: str, binding: str, tmp_path: Path) -> None:
+    link, level = ("pie", "-O2") if binding == "lazy" else ("no-pie", "-O0")
+    form = ProgramForm(arch, link, level, more=(f"-Wl,-z,{binding}",))
+    program = build_program(form, name, tmp_path)
+    options = ("--libcalls",)
+    assert not differences(program, runs(name, arch), RECORDING, arch=arch, options=options)
+    with_args = (*options, "--args")
+    assert not differences(program, runs(name, arch), RECORDING[:1], arch=arch, options=with_args)
 
 
 @pytest.mark.parametrize("binding", BINDINGS)

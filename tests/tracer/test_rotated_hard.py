@@ -219,6 +219,22 @@ def test_a_thread_that_stays_in_the_middle(traced: Path, tmp_path: Path) -> None
             process.kill()
 
 
+def test_a_thread_that_is_late(traced: Path, tmp_path: Path) -> None:
+    """It has taken a chunk, and uses none of it until that file is full, left and removed: what it
+    stores then is in a file that is there, or counted."""
+    holder = tmp_path / "holder"
+    source = Path(__file__).parent.parent / "programs" / "holder.c"
+    subprocess.run(["gcc", "-O2", "-Wall", "-Werror", source, "-o", holder], check=True)
+    calls, held = 2_000_000, 3
+    command: list[str | Path] = [holder, str(held), "500", traced, "4", str(calls)]
+    done = subprocess.run(
+        command, env=_env(tmp_path), check=True, timeout=PATIENCE, capture_output=True, text=True
+    )
+    assert (done.stdout, done.stderr) == ("done\n", f"held {held} times\n")
+    shown, gone, lost = _counts(tmp_path / f"trace.r{_latest(tmp_path)}")
+    assert (shown + gone, lost) == (4 * calls, 0) and shown > 0
+
+
 def test_more_names_that_exist_than_are_tried(traced: Path, tmp_path: Path) -> None:
     for number in range(1, 251):
         (tmp_path / f"trace.r{number}").write_text("mine")

@@ -7,6 +7,7 @@ from __future__ import annotations
 import os
 import signal
 import subprocess
+import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -14,7 +15,7 @@ import pytest
 from elftools.elf.constants import P_FLAGS
 from elftools.elf.elffile import ELFFile
 
-from tests.support.command import PATIENCE, child_env, ftpatch_command, ftpatch_process
+from tests.support.command import PATIENCE, ROOT, child_env, ftpatch_command, ftpatch_process
 from tests.support.stopping import running, until
 from tests.support.trace_file_programs import entries, native
 
@@ -263,3 +264,18 @@ def test_what_it_leaves_running_goes_on(built: Path, tmp_path: Path) -> None:
 def test_not_with_a_running_process(built: Path) -> None:
     found = ftpatch_process("trace", "--follow-exec", "--pid", "1")
     assert found.code == 125 and "--follow-exec works on programs" in found.err
+
+
+KILLED = """
+import os, signal, subprocess
+from ftpatch.tracer.following import Following
+Following._follow = lambda self, pid: os.kill(os.getpid(), signal.SIGKILL)
+subprocess.Popen(["echo", "ran"], preexec_fn=Following(lambda *_: False).before)
+"""
+
+
+def test_a_program_does_not_wait_for_a_tracer_that_was_killed() -> None:
+    """Nor does it run: its output has an end, and nothing else."""
+    words = [sys.executable, "-c", KILLED]
+    done = subprocess.run(words, cwd=ROOT, capture_output=True, timeout=PATIENCE, check=False)
+    assert (done.returncode, done.stdout) == (-signal.SIGKILL, b"")

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Exceptions, and others that look who called, pass through traced calls on i386, arm64,
-riscv64 and ppc64le."""
+"""Exceptions, and others that look who called, pass through traced calls on i386, arm,
+arm64, riscv64 and ppc64le."""
 
 from __future__ import annotations
 

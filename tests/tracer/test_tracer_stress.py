@@ -26,6 +26,12 @@ FOREIGN = [
     Form("riscv64", "static", "-O0"),
     Form("ppc64le"),
     Form("ppc64le", "static", "-O0"),
+    Form("arm"),
+    Form("arm", "static", "-O0", more=("-marm",)),
+    Form("loongarch64"),
+    Form("loongarch64", "static", "-O0"),
+    Form("s390x"),
+    Form("s390x", "static", "-O0"),
 ]
 
 

@@ -63,6 +63,16 @@ PROGRAMS = {
         "calls.c": [("static", "-O2", "pad")],
         "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "pad")],
     },
+    "arm": {
+        "tree.c": [("no-pie", "-O0", "pad"), ("pie", "-O2", "pad"), ("static", "-O3", "pad")],
+        "calls.c": [("static", "-O2", "pad")],
+        "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "pad")],
+    },
+    "s390x": {
+        "tree.c": [("no-pie", "-O0", "pad"), ("pie", "-O2", "fentry"), ("static", "-O3", "pad")],
+        "calls.c": [("static", "-O2", "pad")],
+        "many.c": [("pie", "-O3", "pad"), ("no-pie", "-O2", "fentry")],
+    },
 }
 """Without threads, and all of whose calls return: what a debugger can follow."""
 LEAVING = [
@@ -76,6 +86,10 @@ LEAVING = [
     Form("riscv64", "static", "-O0"),
     Form("ppc64le", "pie", "-O2"),
     Form("ppc64le", "static", "-O0"),
+    Form("arm", "pie", "-O2"),
+    Form("arm", "static", "-O0"),
+    Form("s390x", "pie", "-O2"),
+    Form("s390x", "static", "-O0"),
 ]
 """Of programs that leave calls without a return. __fentry__: nested functions are not traced."""
 CASES = [
@@ -94,14 +108,16 @@ def _functions(program: Path) -> dict[str, int]:
     call passes (PPC64_LOCAL_ENTRY_OFFSET of binutils' elf/ppc64.h)."""
     found, own = {}, False
     with program.open("rb") as file:
-        for symbol in ELFFile(file).get_section_by_name(".symtab").iter_symbols():
+        elf = ELFFile(file)
+        marked = elf["e_machine"] == "EM_ARM"  # bit 0: in T32
+        for symbol in elf.get_section_by_name(".symtab").iter_symbols():
             if symbol["st_info"]["type"] == "STT_FILE":
                 own = Path(symbol.name).stem == program.stem
             elif symbol["st_info"]["type"] == "STT_FUNC" and ".cold" not in symbol.name:
                 local = symbol["st_info"]["bind"] == "STB_LOCAL"
                 if (local and own) or symbol.name == "main":
                     behind = 1 << symbol["st_other"]["local"] >> 2 << 2
-                    found[symbol.name] = int(symbol["st_value"]) + behind
+                    found[symbol.name] = (int(symbol["st_value"]) & ~marked) + behind
     return {name: at for at, name in {at: name for name, at in found.items()}.items()}
 
 

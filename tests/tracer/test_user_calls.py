@@ -13,8 +13,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from ftpatch.arch import arch_named
 from ftpatch.layout import constants, structure
-from tests.support.command import ftpatch
+from tests.support.command import ROOT, ftpatch
 from tests.support.tracer_programs import ARCHES, REGISTERED, SOURCES, emulator, traced
 from tests.support.user_stubs import (
     CALLER,
@@ -75,8 +76,29 @@ def test_overruns_are_each_threads(arch: str, tmp_path: Path) -> None:
         env={**os.environ, "FTPATCH_TRACE": str(tmp_path / "graph"), "FTPATCH_TRACE_SIZE": "1M"},
         check=True,
     )
-    header = np.frombuffer((tmp_path / "graph").read_bytes(), structure("trace_header"), 1)[0]
+    header = np.frombuffer(
+        (tmp_path / "graph").read_bytes(),
+        arch_named(arch).order.record(structure("trace_header")),
+        1,
+    )[0]
     assert header["lost"][constants["LOST_DEPTH"]] == 35 + 65
+
+
+@every_arch
+def test_the_sample_says_each_call_and_return(arch: str, tmp_path: Path) -> None:
+    text = """
+__attribute__((noipa)) int down(int n) { return n ? down(n - 1) + 1 : 0; }
+int main(void) { return down(9); }
+"""
+    stub = compiled_stub(arch, ROOT / "samples" / "stubs" / "calls.c", tmp_path, name="calls")
+    program = compiled_program(arch, tmp_path, text=text)
+    code, said = outcome(traced(program, str(stub), "-f", "down"), arch)
+    lines = [line.split() for line in said.splitlines()]
+    assert code == 9 and "".join(line[0] for line in lines) == ">" * 10 + "<" * 10
+    start = functions_of(program)["down"]
+    assert all(start < int(ip, 16) < start + 64 for _, ip, _ in lines)
+    back = [parent for _, _, parent in lines]
+    assert back[:10] == back[:9:-1] and len(set(back)) == 2
 
 
 INTERRUPTED = r"""
@@ -152,7 +174,17 @@ FORMS_OF_SITES = {
     "fentry": ("x86_64", ["-pg", "-mfentry", "-mrecord-mcount", "-no-pie", "-fno-pie"]),
     "fentry-got": ("x86_64", ["-pg", "-mfentry", "-mrecord-mcount", "-fPIE", "-fcf-protection"]),
     "i386": ("i386", ["-fpatchable-function-entry=5", "-fcf-protection=full"]),
+    "a32": ("arm", ["-marm", "-fpatchable-function-entry=2"]),
+    "t32": ("arm", ["-mthumb", "-fpatchable-function-entry=3"]),
     "arm64": ("arm64", ["-fpatchable-function-entry=2"]),
+    "riscv64": ("riscv64", ["-fpatchable-function-entry=4"]),
+    "loongarch64": ("loongarch64", ["-fpatchable-function-entry=2"]),
+    "s390x": ("s390x", ["-fpatchable-function-entry=3"]),
+    "ppc64le": ("ppc64le", ["-fpatchable-function-entry=2", *ARCHES["ppc64le"].flags]),
+    "ppc64le-large": (
+        "ppc64le",
+        [ARCHES["ppc64le"].pad, *ARCHES["ppc64le"].flags, "-mcmodel=large"],
+    ),
     "bti": ("arm64", ["-fpatchable-function-entry=2", "-mbranch-protection=standard"]),
 }
 
@@ -215,7 +247,7 @@ def test_times_are_nanoseconds(arch: str, tmp_path: Path) -> None:
     command = ["sh", "-c", 'exec 9>"$0" "$@"', str(out), *emulator(arch), str(own)]
     done = subprocess.run(command, check=True, capture_output=True, text=True)
     before, after = map(int, done.stdout.split())
-    calltime, rettime = np.frombuffer(out.read_bytes(), "<u8").tolist()
+    calltime, rettime = arch_named(arch).order.unsigned(out.read_bytes(), 8).tolist()
     near = 1_000_000
     assert before - near < calltime and rettime < after + near
     assert rettime - calltime > 79_900_000

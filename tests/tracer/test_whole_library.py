@@ -214,7 +214,7 @@ def test_musl(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("tracer", TRACERS)
 @pytest.mark.parametrize("opens", [False, True], ids=["linked", "opened"])
-@pytest.mark.parametrize("arch", ["arm64", "i386"])
+@pytest.mark.parametrize("arch", ["arm", "arm64", "i386"])
 def test_other_architectures(arch: str, opens: bool, tracer: str, tmp_path: Path) -> None:
     one = ARCHES[arch]
     guarded = ["-mbranch-protection=standard"] if arch == "arm64" else []

@@ -11,6 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from ftpatch.arch.accesses import READ, WRITE, memory_accesses
+from ftpatch.core.byte_order import LITTLE
 from ftpatch.errors import InputError, UsageError
 from ftpatch.trace.header import Tracer, open_trace
 from ftpatch.watch import Watch
@@ -34,7 +35,7 @@ def _raw(*, watches: tuple[Watch, ...] = (COUNTER, TABLE), path: Path | None = N
     header: dict[str, int | bytes] = {"tracer": 6, "path": str(path or "").encode()}
     raw = bytearray(TraceFile([one, two], chunk_size=256, begin=8192, header=header).build())
     raw[PROBES_AT : PROBES_AT + 4] = struct.pack("<I", SLOTS)
-    table = bytearray(pack_watches(watches))
+    table = bytearray(pack_watches(watches, LITTLE))
     table[0:16] = struct.pack("<2Q", 2, 1)
     raw[TABLE_AT : TABLE_AT + TABLE_SIZE] = table
     return raw
@@ -167,13 +168,13 @@ def test_a_table_and_back() -> None:
         Watch(symbol="w@V1", offset=0, address=0x10, length=4, type="rw-"),
         Watch(symbol="x", offset=0, address=8, length=8, type="r--"),
     )
-    told = unpack_watches(pack_watches(watches))
+    told = unpack_watches(pack_watches(watches, LITTLE), LITTLE)
     assert [one and one.watch for one in told] == list(watches)
-    assert unpack_watches(pack_watches(())) == [None] * SLOTS
+    assert unpack_watches(pack_watches((), LITTLE), LITTLE) == [None] * SLOTS
     with pytest.raises(UsageError, match="too long; at most 984 bytes"):
-        pack_watches([Watch(symbol="a" * 990, offset=0, address=8, length=4, type="rw-")])
+        pack_watches([Watch(symbol="a" * 990, offset=0, address=8, length=4, type="rw-")], LITTLE)
     with pytest.raises(UsageError, match="truncated"):
-        unpack_watches(bytes(TABLE_SIZE - 1))
+        unpack_watches(bytes(TABLE_SIZE - 1), LITTLE)
 
 
 @pytest.mark.parametrize(

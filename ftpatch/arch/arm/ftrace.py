@@ -36,7 +36,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.arm.encode import A32, T32, halves, link, linked, stub_target, words
-from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
+from ftpatch.arch.common import Common
+from ftpatch.arch.contract import U8, U64, Abi, Arch, State
 from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.columns import addresses
 
@@ -46,7 +47,7 @@ WIDE, SHORT, CALL = 8, 6, 4
 """Widths of sites: a pad in A32, a pad in T32, and a call."""
 
 
-class _Arm:
+class _Arm(Common):
     name: ClassVar[str] = "arm"
     machine: ClassVar[int] = 40  # EM_ARM
     elf_class: ClassVar[int] = 32
@@ -56,56 +57,29 @@ class _Arm:
     relative: ClassVar[int] = 23  # R_ARM_RELATIVE, ELF for the Arm Architecture, 4.6.1.9
     irelative: ClassVar[int] = 160  # R_ARM_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (21, 22)  # R_ARM_GLOB_DAT, R_ARM_JUMP_SLOT
-    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 65536  # what link editors align to
-    shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 2  # R_ARM_ABS32
     calls: ClassVar[tuple[int, ...]] = (28, 1, 10)  # R_ARM_CALL, R_ARM_PC24, R_ARM_THM_CALL
     module_tables: ClassVar[tuple[str, ...]] = ("__mcount_loc",)
-    module_nop: ClassVar[bytes] = b""
-    call_field: ClassVar[int] = 0
-    call_addend: ClassVar[int] = 0
     neutral: ClassVar[int] = 0  # R_ARM_NONE: apply_relocate in arch/arm/kernel/module.c
-    wide: ClassVar[tuple[int, ...]] = ()
     align: ClassVar[int] = 2
-    around: ClassVar[int] = 64
     width: ClassVar[int] = WIDE
     landing_size: ClassVar[int] = 2
     pad_size: ClassVar[int] = WIDE
     pad_nops: ClassVar[int] = 3  # two in A32, but T32 is the default of most compilers
     apart: ClassVar[int] = SHORT + 2
     insn_size: ClassVar[int] = 4
-    says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 4
-    nops: ClassVar[dict[str, bytes]] = {}
     skips: ClassVar[tuple[int, ...]] = (0, 1)
-    signed_char: ClassVar[bool] = False
-    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
-    poked_nop: ClassVar[bytes] = b""
-    own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = False
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "mov r0, r0", "mov r8, r8"})
     mcount_names: ClassVar[tuple[str, ...]] = ("__gnu_mcount_nc", "mcount")
-    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
-        # ftrace_update_ftrace_func updates both.
-        "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
-        "ftrace_regs_call": ("ftrace_regs_call",),
-        "ftrace_graph_call": ("ftrace_graph_call",),
-    }
-
-    def lead(self, abi: Abi) -> int:
-        """A pad begins at ip, and the call is at ip."""
-        return 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Count the bytes of NOPs of either set at the start of each row."""
         long = np.minimum.accumulate(np.isin(words(code), A32.NOPS), axis=1).sum(axis=1) * 4
         short = np.minimum.accumulate(np.isin(halves(code), T32.NOPS), axis=1).sum(axis=1) * 2
         return np.asarray(np.maximum(long, short), np.int64)
-
-    def landing(self, code: U8) -> NDArray[np.bool_]:
-        """There are none."""
-        return np.zeros(len(code), bool)
 
     def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
         """The address without bit 0, which recordmcount leaves in those of T32."""
@@ -194,27 +168,25 @@ class _Arm:
         width = np.full(len(ip), CALL, np.uint8)
         return 0, self.compiled(ip, np.zeros((len(ip), WIDE), np.uint8), width, abi)[:, :CALL]
 
-    def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Never: char is unsigned."""
-        return False
-
-    def deadly(
-        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
-    ) -> tuple[Deadly, ...]:
-        """None: copy_from_kernel_nofault() reads before anything is written, but for .init.text,
-        which is there."""
-        return ()
-
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """``add sp, sp, #4``"""
         return self.make_nop(np.full(len(ip), CALL, np.uint8), b"", abi)[:, :CALL]
 
+    def branch_at(self, ip: U64, width: U8, abi: Abi) -> U64:
+        """Behind a pad's ``push {lr}``; with bit 0 in T32."""
+        if not abi.pad:
+            return ip | _thumb(abi, len(ip)).astype(np.uint64)
+        return ip + np.where(width == SHORT, np.uint64(2 | 1), np.uint64(4))
+
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
-        """32 MB either way from A32 to A32; 16 MB where T32 may be at either end."""
-        thumb = (addr % np.uint64(2) == 1) | (ip % np.uint64(4) != 0)
+        """32 MB either way from A32, 16 MB from T32: to A32 what is a multiple of four bytes from
+        there, to T32 of two."""
+        thumb, to_thumb = ip % np.uint64(2) == 1, addr % np.uint64(2) == 1
         limit = np.where(thumb, T32.REACH, A32.REACH)
-        distance = (addr - ip).astype(np.uint32).view(np.int32).astype(np.int64)
-        near = (distance >= 8 - limit) & (distance < limit)
+        pc = np.where(thumb, ip + np.uint64(3), ip + np.uint64(8))
+        pc = np.where(thumb & ~to_thumb, pc & ~np.uint64(3), pc)
+        distance = (addr - to_thumb.astype(np.uint64) - pc).astype(np.uint32).view(np.int32)
+        near = (distance >= -limit) & (distance < limit)
         return np.asarray(near & (addr % np.uint64(4) != 2))
 
     def veneer(self, at: int, addr: int) -> bytes:
@@ -225,14 +197,6 @@ class _Arm:
         insn = link(from_, to, np.zeros(1, bool))
         return (insn & np.uint32(A32.IMM) | np.uint32(A32.B)).astype("<u4").tobytes()
 
-    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """There are no literals."""
-        return b""
-
-    def is_ops_stub(self, code: bytes) -> bool:
-        """Never."""
-        return False
-
     def veneer_target(self, code: bytes, at: int) -> int:
         """A veneer of ours or of a link editor; a PLT entry, after ``bx pc; nop`` in T32."""
         return stub_target(code, at)
@@ -240,14 +204,6 @@ class _Arm:
     def skipped(self, abi: Abi) -> tuple[int, ...]:
         """Null, and what call_adjust makes null, where that comes first."""
         return (0,) if abi.null_seen else (0, 1)
-
-    def drop(self, abi: Abi) -> int | None:
-        """Null: call_adjust leaves it null."""
-        return 0
-
-    def literal(self, ip: U64) -> U64:
-        """There is none."""
-        return ip
 
     def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``bl addr``; ``b addr`` or ``mov r0, r0`` at ftrace_graph_call

@@ -1,5 +1,6 @@
 # SPDX-License-Identifier: MIT
-"""Thumb (T32), beside A32: ELF for the Arm Architecture, 5.5.3 "Symbol Values"."""
+"""Thumb (T32), beside A32: ELF for the Arm Architecture, 5.5.3 "Symbol Values", and 5.5.5 "Mapping
+Symbols"."""
 
 from __future__ import annotations
 
@@ -16,4 +17,6 @@ def _is_thumb(code: bytes) -> bool:
     return int.from_bytes(code[:2], "little") in (*T32.NOPS, T32.PUSH_LR)
 
 
-INSTRUCTION_SET: Final = SecondSet(_is_thumb, "CS_MODE_THUMB")
+INSTRUCTION_SET: Final = SecondSet(
+    holds=_is_thumb, mode="CS_MODE_THUMB", pad_size=6, names=(b"$d", b"$a", b"$t")
+)

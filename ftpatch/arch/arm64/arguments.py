@@ -26,6 +26,7 @@ class _Aapcs64:
     others = ()
     vectors = tuple(VECTORS)
     word = 8
+    copies = False
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
         """The address of a result in memory is in x8 and takes no register of these."""

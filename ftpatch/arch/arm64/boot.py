@@ -13,36 +13,27 @@ from __future__ import annotations
 from dataclasses import dataclass
 from functools import partial
 
-import numpy as np
-from numpy.typing import NDArray
-
-from ftpatch.arch.boot import (
-    MARK,
-    MEMORY,
-    Assembly,
-    Emulator,
-    Events,
-    Slots,
-    TracerCode,
-    Wanted,
+from ftpatch.arch.boot import MEMORY, Assembly, Emulator, Slots, TracerCode, Wanted
+from ftpatch.arch.seven_bit_tracer import (
+    AT_MARK,
+    AT_WORD,
+    SEMIHOSTED,
+    SEMIHOSTING,
+    WRITE0,
+    WRITEC,
+    SevenBitTracer,
 )
+from ftpatch.arch.seven_bits import MARKER, SevenBits
 
 __all__ = ["BOOT_ARM64", "adr"]
 
-MARKER = 0x01
 HALF = 16  # bits that movk sets
-WRITEC = 3  # SYS_WRITEC: x1 is the address of a byte
-WRITE0 = 4  # SYS_WRITE0 of Arm's semihosting: x1 is the address of a string
-PLACE, SP, TIME = 5, 7, 9  # bytes of each part
-GRAIN = 4  # bits of a stack pointer that are zero: the ABI keeps it at multiples of 16
+EVENT = SevenBits(sp=7)
 ROOM = 32  # bytes on the stack for an event and its NUL
 SAVED = 16  # bytes for x0 and x1
 INSN = 4  # bytes
 BTI_C = bytes.fromhex("5f2403d5")  # bti c
 RETURN = ("mov x10, x30", "mov x30, x9", "ret x10")  # with the lr that the function was called with
-
-AT_MARK, AT_WORD = MARK.size, MARK.size + 4
-"""Positions of the Fields of a tracer that is apart, before its code."""
 
 TELL = (
     *("stp x0, x1, [sp, -16]!", f"mov w0, #{WRITEC}", "mov x1, x14", "hlt #0xf000"),
@@ -51,16 +42,12 @@ TELL = (
 
 
 @dataclass(frozen=True, kw_only=True)
-class _BootArm64:
+class _BootArm64(SevenBitTracer):
     name: str = "arm64"
-    sinks: tuple[str, ...] = ("semihosting",)
-    pads: bytes = b"\0"
-    behind: int = 4
-    marker: int = MARKER
-    align: int = 16
-    stack: int = 16384
-    always_word: bool = False
+    sinks: tuple[str, ...] = (SEMIHOSTING,)
+    event: SevenBits = EVENT
     field: int = 261  # R_AARCH64_PREL32
+    pads: bytes = b"\0"
 
     @property
     def emulator(self) -> Emulator:
@@ -74,39 +61,13 @@ class _BootArm64:
             ),
             append="console=ttyAMA0 earlycon panic=-1",
             flat=True,
-            sinks=dict.fromkeys(
-                ("semihosting", MEMORY),
-                (
-                    *("-chardev", "file,id=events,path={stream}", "-semihosting-config"),
-                    *("enable=on,target=native,chardev=events", "-serial", "file:{console}"),
-                ),
-            ),
-            consoles={"semihosting": "", MEMORY: ""},
+            sinks=dict.fromkeys((SEMIHOSTING, MEMORY), SEMIHOSTED),
+            consoles={SEMIHOSTING: "", MEMORY: ""},
         )
-
-    def size(self, *, time: bool, back: bool = True) -> int:
-        """Bytes of an event."""
-        return 1 + PLACE * (1 + back) + SP + TIME * time
-
-    def read(self, rows: NDArray[np.uint8], *, time: bool, back: bool = True) -> Events:
-        """Decode events, uint8[n, size]. One with an impossible byte gets an impossible stack
-        pointer."""
-        place = _distance(rows[:, 1 : 1 + PLACE])
-        at = 1 + PLACE * (1 + back)
-        returns = _distance(rows[:, 1 + PLACE : at]) if back else None
-        sp = _number(rows[:, at : at + SP]) << np.uint64(GRAIN)
-        sp |= np.where(sp >> np.uint64(52) > 0, np.uint64(0xFFF0_0000_0000_0000), np.uint64(0))
-        sp += (rows[:, 1:] < 0x80).any(axis=1).astype(np.uint64)
-        ticks = _number(rows[:, at + SP :]) if time else np.arange(len(rows), dtype=np.uint64)
-        return Events(place, sp, ticks, returns)
 
     def assemble(self, wanted: Wanted) -> TracerCode:
         """Build the code."""
-        out = Assembly(self.name)
-        if wanted.apart:
-            out.distance(word=False)
-            if wanted.word is not None:
-                out.distance(word=True)
+        out = self.begun(wanted)
         if wanted.sink != MEMORY:
             return out.assemble(wanted, self.sinks, RETURN, partial(self._body, out, wanted))
         leave = (*RETURN, *TELL, "msr daif, x17", *RETURN)
@@ -153,13 +114,13 @@ class _BootArm64:
         out.add("sub w11, w30, w10", "sub w14, w9, w10", "mov x12, sp")
         out.add(f"sub sp, sp, #{ROOM + SAVED}")
         out.add(f"stp x0, x1, [sp, #{ROOM}]", f"mov w13, #{MARKER}", "strb w13, [sp]")
-        at = _bytes(out, 1, PLACE, "x11")
-        at = _bytes(out, at, PLACE, "x14")
-        out.add(f"lsr x12, x12, #{GRAIN}")
-        at = _bytes(out, at, SP, "x12")
+        at = _bytes(out, 1, EVENT.place, "x11")
+        at = _bytes(out, at, EVENT.place, "x14")
+        out.add(f"lsr x12, x12, #{EVENT.grain}")
+        at = _bytes(out, at, EVENT.sp, "x12")
         if wanted.time:
             out.add("mrs x11, cntvct_el0")
-            at = _bytes(out, at, TIME, "x11")
+            at = _bytes(out, at, EVENT.time, "x11")
         out.add(f"strb wzr, [sp, #{at}]", f"mov w0, #{WRITE0}", "mov x1, sp", "hlt #0xf000")
         out.add(f"ldp x0, x1, [sp, #{ROOM}]", f"add sp, sp, #{ROOM + SAVED}", *RETURN)
 
@@ -200,20 +161,6 @@ def _bytes(out: Assembly, at: int, count: int, register: str) -> int:
         if number < count - 1:
             out.add(f"lsr {register}, {register}, #7")
     return at + count
-
-
-def _distance(columns: NDArray[np.uint8]) -> NDArray[np.int64]:
-    """Decode signed 32-bit numbers from seven bits per byte, int64[n]."""
-    return _number(columns).astype(np.uint32).view(np.int32).astype(np.int64)
-
-
-def _number(columns: NDArray[np.uint8]) -> NDArray[np.uint64]:
-    """Decode numbers from seven bits per byte, lowest first, uint64[n]."""
-    value = np.zeros(len(columns), np.uint64)
-    for number in range(columns.shape[1]):
-        low = (columns[:, number] & 0x7F).astype(np.uint64)
-        value |= low << np.uint64(7 * number)
-    return value
 
 
 BOOT_ARM64 = _BootArm64()

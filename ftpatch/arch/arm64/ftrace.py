@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.arm64.encode import A64, address_of, branch, branch_target, words
 from ftpatch.arch.assemble import template
+from ftpatch.arch.common import Common
 from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.columns import addresses
@@ -35,7 +36,7 @@ from ftpatch.core.columns import addresses
 __all__ = ["ARM64"]
 
 
-class _Arm64:
+class _Arm64(Common):
     name: ClassVar[str] = "arm64"
     machine: ClassVar[int] = 183  # EM_AARCH64
     elf_class: ClassVar[int] = 64
@@ -45,36 +46,23 @@ class _Arm64:
     relative: ClassVar[int] = 1027  # R_AARCH64_RELATIVE, AArch64 ELF table "Dynamic relocations"
     irelative: ClassVar[int] = 1032  # R_AARCH64_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (1025, 1026)  # R_AARCH64_GLOB_DAT, R_AARCH64_JUMP_SLOT
-    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 65536
     shadow_stack: ClassVar[tuple[int, int]] = (0xC000_0000, 4)  # GNU_PROPERTY_AARCH64_FEATURE_1_GCS
     absolute: ClassVar[int] = 257  # R_AARCH64_ABS64
     calls: ClassVar[tuple[int, ...]] = (283,)  # R_AARCH64_CALL26
     module_tables: ClassVar[tuple[str, ...]] = ("__patchable_function_entries", "__mcount_loc")
-    module_nop: ClassVar[bytes] = b""
-    call_field: ClassVar[int] = 0
-    call_addend: ClassVar[int] = 0
     neutral: ClassVar[int] = 0  # R_AARCH64_NONE
     wide: ClassVar[tuple[int, ...]] = (260,)  # R_AARCH64_PREL64
     align: ClassVar[int] = 4
-    around: ClassVar[int] = 64
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 8
     pad_nops: ClassVar[int] = 2
     apart: ClassVar[int] = 12
     insn_size: ClassVar[int] = 4
-    says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 12
-    nops: ClassVar[dict[str, bytes]] = {}
     skips: ClassVar[tuple[int, ...]] = (0, -4 & A64.WRAP)
-    signed_char: ClassVar[bool] = False
-    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
-    poked_nop: ClassVar[bytes] = b""
-    own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
-    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop"})
-    mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
     named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
         "ftrace_call": ("ftrace_call",),
         "ftrace_graph_call": ("ftrace_graph_call",),
@@ -153,10 +141,6 @@ class _Arm64:
         return -self.lead(abi), self.compiled(ip, np.zeros((len(ip), 8), np.uint8), width, abi)[
             :, :4
         ]
-
-    def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Never: char is unsigned."""
-        return False
 
     def deadly(
         self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi

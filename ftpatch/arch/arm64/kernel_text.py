@@ -18,11 +18,6 @@ from ftpatch.arch.kernel_text import KernelText, Table
 __all__ = ["KERNEL_TEXT"]
 
 
-def _relocated(code: bytes, at: int, bounds: tuple[int, int]) -> str:
-    """None: code has distances, and literals have relocations that tell of them."""
-    return ""
-
-
 KERNEL_TEXT: Final = KernelText(
     tables=(
         Table(
@@ -33,11 +28,6 @@ KERNEL_TEXT: Final = KernelText(
         ),
     ),
     areas=(
-        ("__kprobes_text_start", "__kprobes_text_end"),
-        ("__noinstr_text_start", "__noinstr_text_end"),
-        ("__cpuidle_text_start", "__cpuidle_text_end"),
-        ("__entry_text_start", "__entry_text_end"),
-        ("__irqentry_text_start", "__irqentry_text_end"),
         ("__exception_text_start", "__exception_text_end"),
         ("__idmap_text_start", "__idmap_text_end"),
         ("__hyp_text_start", "__hyp_text_end"),
@@ -48,5 +38,5 @@ KERNEL_TEXT: Final = KernelText(
         ("__static_call_text_start", "__static_call_text_end"),
     ),
     apart=r"__kvm_nvhe_.*|__pi_.*|__efistub_.*|ftrace_caller|ftrace_regs_caller|ftrace_common",
-    relocated=_relocated,
+    constant=16,  # movz and three movk
 )

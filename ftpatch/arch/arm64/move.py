@@ -28,7 +28,7 @@ from typing import ClassVar, Final
 from ftpatch.arch.arm64.encode import A64, address_of
 from ftpatch.arch.assemble import template
 from ftpatch.arch.disassemble import disassemble
-from ftpatch.arch.move import Immovable, Moved, Mover, Why
+from ftpatch.arch.move import Immovable, Moved, Mover, PlainMover, Why
 
 __all__ = ["ARM64_MOVE"]
 
@@ -73,7 +73,7 @@ LOADS: Final[dict[tuple[int, int], int]] = {
 }
 
 
-class _Arm64:
+class _Arm64(PlainMover):
     jump_size: ClassVar[int] = 4
     trap: ClassVar[bytes] = b"\xf7\x00\x00\x00"  # udf #0xf7
     signal: ClassVar[str] = "SIGILL"
@@ -86,10 +86,6 @@ class _Arm64:
     def signing(self, code: bytes) -> int:
         """paciasp, pacibsp: Arm ARM, PACIASP, "an implicit BTI C"; so is brk of any kind."""
         return 4 if int.from_bytes(code[:4], "little") in PACISP else 0
-
-    def prefixed(self, code: bytes) -> bool:
-        """There are none."""
-        return False
 
     def joined(self, before: bytes) -> bool:
         """True after an exclusive load without its store, after movprfx, after pacm."""

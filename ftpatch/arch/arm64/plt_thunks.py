@@ -20,7 +20,7 @@ from numpy.typing import NDArray
 from ftpatch.arch.arm64.encode import A64, branch, words
 from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8
-from ftpatch.arch.plt_thunks import I64, PltThunks, put
+from ftpatch.arch.plt_thunks import I64, PltThunks, bytes_of, put
 
 __all__ = ["THUNKS"]
 
@@ -49,13 +49,13 @@ def _old(jump: I64, slot: I64, code: U8) -> tuple[U8, NDArray[np.uint16]]:
     signed = words(code)[:, 3] == AUTIA1716
     old = _through(jump, slot, signed)
     old[~signed, 3], old[~signed, 4] = old[~signed, 4], 0  # without the nop
-    return _bytes(old), np.where(signed, WIDTH, WIDTH - 4).astype(np.uint16)
+    return bytes_of(old), np.where(signed, WIDTH, WIDTH - 4).astype(np.uint16)
 
 
 def _new(old: U8, jump: I64, thunk: I64) -> U8:
     new = words(old).copy()
     new[:, 0] = branch(A64.B, jump.view(np.uint64), thunk.view(np.uint64))
-    return _bytes(new)
+    return bytes_of(new)
 
 
 def _make(old: U8, jump: I64, slot: I64, thunk: I64, caller: int) -> U8:
@@ -64,13 +64,9 @@ def _make(old: U8, jump: I64, slot: I64, thunk: I64, caller: int) -> U8:
     at = (thunk + 4).view(np.uint64)
     code[:, 1] = branch(A64.BL, at, np.full(len(at), caller, np.uint64))
     code[:, 2:7] = _through(thunk + 8, slot, words(old)[:, 3] == AUTIA1716)
-    out = _bytes(code)
+    out = bytes_of(code)
     put(out, SIZE - 4, jump + 4 - (thunk + 8))
     return out
-
-
-def _bytes(code: NDArray[np.uint32]) -> U8:
-    return np.ascontiguousarray(code, "<u4").view(np.uint8).reshape(len(code), -1)
 
 
 THUNKS: Final = PltThunks(

@@ -23,6 +23,7 @@ class _SystemV:
     others = (0, 2, 1)  # eax, edx, ecx, of regparm, fastcall and local functions
     vectors = (11,)  # st(0): psABI for i386, table 2.14
     word = 4
+    copies = False
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
         """A result in memory has its address in the first word."""

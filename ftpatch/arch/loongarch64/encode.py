@@ -9,7 +9,15 @@
     pcaddu18i rd, high      | 0xf (7) | high (20) | rd (5) |            rd = pc + (high << 18)
     jirl zero, rd, low      | 0x13 (6) | low >> 2 (16) | rd (5) | 0 |   go to rd + low
 
-``low`` is signed, so ``high`` is rounded: (distance + 0x20000) >> 18.
+``low`` is signed, so ``high`` is rounded: (distance + 0x20000) >> 18. An address within 2 GB:
+
+    pcaddu12i rd, high      | 0xe (7) | high (20) | rd (5) |            rd = pc + (high << 12)
+    addi.d rd, rd, low      | 0xb (10) | low (12) | rd (5) | rd (5) |
+
+Other branches have ``offs`` in fields of one register or of none:
+
+    beq rj, rd, addr        | 0x16 (6) | offs[15:0] (16) | rj (5) | rd (5) |
+    beqz rj, addr           | 0x10 (6) | offs[15:0] (16) | rj (5) | offs[20:16] (5) |
 
 Neither Keystone nor Capstone 5 has LoongArch, so there are no templates here: the tests compare
 with GNU as and objdump. Encodings: LoongArch Reference Manual, volume 1, 2.2 ("Basic Integer
@@ -18,12 +26,26 @@ Instructions") and appendix B ("Table of Instruction Encoding").
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8, U64
 
-__all__ = ["LA", "branch", "branch_target", "is_branch", "long_jump", "upper", "words"]
+__all__ = [
+    "LA",
+    "address_of",
+    "branch",
+    "branch_form",
+    "branch_target",
+    "distance_of",
+    "is_branch",
+    "long_jump",
+    "signed",
+    "upper",
+    "words",
+]
 
 
 class LA:
@@ -48,6 +70,25 @@ class LA:
     SI12 = 0xFFC0_03FF  # ... not si12: opcode, rj and rd
     FAR = 1 << 37  # of a pair
     ROUND = 1 << 17
+    PCADDU12I, ADDI_D = 0x1C00_0000, 0x02C0_0000  # pcaddu12i rd, si20; addi.d rd, rj, si12
+    NEAR = 1 << 31  # of such a pair
+    BRANCHES: ClassVar[dict[str, tuple[int, int, int]]] = {
+        # name: mask, value, and the bits of offs.
+        "b": (0xFC00_0000, 0x5000_0000, 26),
+        "bl": (0xFC00_0000, 0x5400_0000, 26),
+        "beqz": (0xFC00_0000, 0x4000_0000, 21),
+        "bnez": (0xFC00_0000, 0x4400_0000, 21),
+        "bceqz": (0xFC00_0300, 0x4800_0000, 21),
+        "bcnez": (0xFC00_0300, 0x4800_0100, 21),
+        "jiscr0": (0xFC00_03E0, 0x4800_0200, 21),  # of the extension for binary translation
+        "jiscr1": (0xFC00_03E0, 0x4800_0300, 21),
+        "beq": (0xFC00_0000, 0x5800_0000, 16),
+        "bne": (0xFC00_0000, 0x5C00_0000, 16),
+        "blt": (0xFC00_0000, 0x6000_0000, 16),
+        "bge": (0xFC00_0000, 0x6400_0000, 16),
+        "bltu": (0xFC00_0000, 0x6800_0000, 16),
+        "bgeu": (0xFC00_0000, 0x6C00_0000, 16),
+    }
 
 
 def words(code: U8) -> NDArray[np.uint32]:
@@ -87,4 +128,37 @@ def long_jump(at: int, addr: int) -> bytes:
 
 def upper(insn: int) -> int:
     """si20 of an instruction, signed."""
-    return ((insn >> 5 & 0xF_FFFF) ^ 1 << 19) - (1 << 19)
+    return signed(insn >> 5, 20)
+
+
+def signed(value: int, bits: int) -> int:
+    """The lowest bits of a number, signed."""
+    return (value & (1 << bits) - 1 ^ 1 << bits - 1) - (1 << bits - 1)
+
+
+def branch_form(insn: int) -> str:
+    """Name in LA.BRANCHES of a branch to a fixed target; empty for another instruction."""
+    if not 0x4000_0000 <= insn < 0x7000_0000:
+        return ""
+    forms = LA.BRANCHES.items()
+    return next((name for name, (mask, value, _) in forms if insn & mask == value), "")
+
+
+def distance_of(insn: int, form: str) -> int:
+    """Distance that a branch of a form goes (bytes)."""
+    bits = LA.BRANCHES[form][2]
+    offs = insn >> 10 & 0xFFFF
+    if bits > 16:
+        offs |= (insn & (1 << bits - 16) - 1) << 16
+    return signed(offs, bits) * 4
+
+
+def address_of(at: int, addr: int, register: int) -> bytes:
+    """pcaddu12i register, high; addi.d register, register, low, of addr, at address ``at``; empty
+    where addr is more than 2 GB away."""
+    distance = addr - at
+    if not -LA.NEAR - 0x800 <= distance < LA.NEAR - 0x800:
+        return b""
+    high, low = distance + 0x800 >> 12 & 0xF_FFFF, distance & 0xFFF
+    pair = LA.PCADDU12I | high << 5 | register, LA.ADDI_D | low << 10 | register << 5 | register
+    return b"".join(insn.to_bytes(4, "little") for insn in pair)

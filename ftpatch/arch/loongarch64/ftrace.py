@@ -25,13 +25,15 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
+from ftpatch.arch.common import Common
+from ftpatch.arch.contract import U8, U64, Abi, Arch, State
 from ftpatch.arch.loongarch64.encode import (
     LA,
     branch,
     branch_target,
     is_branch,
     long_jump,
+    signed,
     upper,
     words,
 )
@@ -41,7 +43,7 @@ from ftpatch.core.columns import addresses
 __all__ = ["LOONGARCH64"]
 
 
-class _LoongArch64:
+class _LoongArch64(Common):
     name: ClassVar[str] = "loongarch64"
     machine: ClassVar[int] = 258  # EM_LOONGARCH
     elf_class: ClassVar[int] = 64
@@ -51,59 +53,34 @@ class _LoongArch64:
     relative: ClassVar[int] = 3  # R_LARCH_RELATIVE
     irelative: ClassVar[int] = 12  # R_LARCH_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (2, 5)  # R_LARCH_64 (no GLOB_DAT), R_LARCH_JUMP_SLOT
-    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 65536
-    shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 2  # R_LARCH_64
     calls: ClassVar[tuple[int, ...]] = (66,)  # R_LARCH_B26
     module_tables: ClassVar[tuple[str, ...]] = ("__patchable_function_entries", "__mcount_loc")
-    module_nop: ClassVar[bytes] = b""
     call_field: ClassVar[int] = 4  # the second instruction
-    call_addend: ClassVar[int] = 0
     neutral: ClassVar[int] = 0  # R_LARCH_NONE: apply_r_larch_none in arch/loongarch/kernel/module.c
     # R_LARCH_TLS_DTPMOD64, DTPREL64, TPREL64, ADD64, SUB64, 64_PCREL, CALL36
     wide: ClassVar[tuple[int, ...]] = (7, 9, 11, 51, 56, 109, 110)
     align: ClassVar[int] = 4
-    around: ClassVar[int] = 64
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 8
     pad_nops: ClassVar[int] = 2
     apart: ClassVar[int] = 12
     insn_size: ClassVar[int] = 4
-    says_expected: ClassVar[bool] = False
     veneer_size: ClassVar[int] = 8
-    nops: ClassVar[dict[str, bytes]] = {}
-    skips: ClassVar[tuple[int, ...]] = (0,)
     signed_char: ClassVar[bool] = False  # kernels have -funsigned-char
-    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
-    poked_nop: ClassVar[bytes] = b""  # it wants five NOPs
-    own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
-    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop"})
-    mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
     named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
         # ftrace_caller and ftrace_regs_caller share them (ftrace_common).
         "ftrace_call": ("ftrace_call",),
         "ftrace_graph_call": ("ftrace_graph_call",),
     }
 
-    def lead(self, abi: Abi) -> int:
-        """ip is that of the first instruction."""
-        return 0
-
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Count the bytes of NOPs at the start of each row."""
         run = np.minimum.accumulate(words(code) == LA.NOP, axis=1).sum(axis=1)
         return np.asarray(run * 4, np.int64)
-
-    def landing(self, code: U8) -> NDArray[np.bool_]:
-        """There are none."""
-        return np.zeros(len(code), bool)
-
-    def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
-        """The address itself."""
-        return entry
 
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
         """The pair, or the one instruction of the -pg form."""
@@ -152,16 +129,6 @@ class _LoongArch64:
         """ftrace_init_nop compares the first NOP."""
         return 0, np.tile(np.array([LA.NOP], "<u4").view(np.uint8), (len(ip), 1))
 
-    def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Never: char is unsigned."""
-        return False
-
-    def deadly(
-        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
-    ) -> tuple[Deadly, ...]:
-        """None: ftrace_init_nop reads without faults, and compares before it writes."""
-        return ()
-
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """``move $t0, $ra``"""
         return np.tile(np.array([LA.MOVE_T0_RA], "<u4").view(np.uint8), (len(ip), 1))
@@ -176,14 +143,6 @@ class _LoongArch64:
         """``pcaddu18i $t1; jirl $zero, $t1``: as a module's PLT does, it changes $t1 alone."""
         return long_jump(at, addr)
 
-    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """There is none."""
-        return b""
-
-    def is_ops_stub(self, code: bytes) -> bool:
-        """Never."""
-        return False
-
     def veneer_target(self, code: bytes, at: int) -> int:
         """A veneer; a PLT entry (pcaddu12i $t3; ld.d $t3, $t3; jirl $t1, $t3); an entry of a
         module's PLT in a running kernel (lu12i.w, lu32i.d, lu52i.d $t1; jirl $zero, $t1)."""
@@ -191,27 +150,15 @@ class _LoongArch64:
             int(insn) for insn in np.frombuffer(code[:16].ljust(16, b"\0"), "<u4")
         )
         if first & LA.SI20 == LA.PCADDU18I_T1 and second & LA.OFFS16 == LA.JIRL_ZERO_T1:
-            return at + (upper(first) << 18) + _low(second >> 10, 16) * 4 & _WRAP
+            return at + (upper(first) << 18) + signed(second >> 10, 16) * 4 & _WRAP
         if first & LA.SI20 == LA.PCADDU12I_T3 and second & LA.SI12 == LA.LD_D_T3_T3:
-            slot = at + (upper(first) << 12) + _low(second >> 10, 12) & _WRAP
+            slot = at + (upper(first) << 12) + signed(second >> 10, 12) & _WRAP
             return -slot if third == LA.JIRL_T1_T3 else 0
         made = first & LA.SI20, second & LA.SI20, third & LA.SI12, fourth & LA.OFFS16
         if made != (LA.LU12I_W_T1, LA.LU32I_D_T1, LA.LU52I_D_T1_T1, LA.JIRL_ZERO_T1):
             return 0
         low = (upper(first) << 12 & 0xFFFF_FFFF) | (upper(second) & 0xF_FFFF) << 32
-        return (low | (third >> 10 & 0xFFF) << 52) + _low(fourth >> 10, 16) * 4 & _WRAP
-
-    def skipped(self, abi: Abi) -> tuple[int, ...]:
-        """Null."""
-        return (0,)
-
-    def drop(self, abi: Abi) -> int | None:
-        """Null: call_adjust is the identity."""
-        return 0
-
-    def literal(self, ip: U64) -> U64:
-        """There is none."""
-        return np.zeros(len(ip), np.uint64)
+        return (low | (third >> 10 & 0xFFF) << 52) + signed(fourth >> 10, 16) * 4 & _WRAP
 
     def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``bl addr``; ``b addr`` at ftrace_graph_call (ftrace_modify_graph_caller)."""
@@ -245,11 +192,6 @@ class _LoongArch64:
 
 
 _WRAP: Final = 0xFFFF_FFFF_FFFF_FFFF
-
-
-def _low(value: int, bits: int) -> int:
-    """The lowest bits of a number, signed."""
-    return (value & (1 << bits) - 1 ^ 1 << bits - 1) - (1 << bits - 1)
 
 
 LOONGARCH64: Final[Arch] = _LoongArch64()

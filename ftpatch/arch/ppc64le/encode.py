@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from ftpatch.arch.contract import U8, U64
 
-__all__ = ["PPC", "branch", "branch_target", "is_branch", "words"]
+__all__ = ["PPC", "branch", "branch_target", "is_branch", "is_global_entry", "words"]
 
 
 class PPC:
@@ -31,6 +31,12 @@ class PPC:
     FIRST = (0x3C4C_0000, 0x3C40_0000, 0xE84C_0000)
     ADDI_R2_R2 = 0x3842_0000  # addi r2,r2,imm
     ADD_R2_R2_R12 = 0x7C42_6214  # add r2,r2,r12
+    STD_R2 = 0xF841_0018  # std r2,24(r1)
+    ADDIS_R12_R2 = 0x3D82_0000  # addis r12,r2,imm
+    LD_R12_R12 = 0xE98C_0000  # ld r12,imm(r12)
+    LD_R12_R2 = 0xE982_0000  # ld r12,imm(r2)
+    MTCTR_R12 = 0x7D89_03A6  # mtctr r12
+    BCTR = 0x4E80_0420  # bctr
     REACH = 1 << 25  # bytes either way: +-32 MB
     WRAP = 0xFFFF_FFFF_FFFF_FFFF
 
@@ -55,3 +61,12 @@ def branch_target(insn: NDArray[np.uint32], ip: U64) -> U64:
 def is_branch(insn: NDArray[np.uint32], opcode: int) -> NDArray[np.bool_]:
     """Test which are ``opcode``, with any LI."""
     return np.asarray(insn & np.uint32(~PPC.LI & 0xFFFF_FFFF) == opcode)
+
+
+def is_global_entry(code: bytes) -> bool:
+    """Test for the two instructions that make r2 of r12: ``addis; addi``, or, in the large code
+    model, ``ld; add``."""
+    first, second = (int.from_bytes(code[n : n + 4], "little") for n in (0, 4))
+    if first & ~PPC.IMM == PPC.FIRST[2]:
+        return second == PPC.ADD_R2_R2_R12
+    return first & ~PPC.IMM in PPC.FIRST[:2] and second & ~PPC.IMM == PPC.ADDI_R2_R2

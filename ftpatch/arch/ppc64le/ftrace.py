@@ -42,15 +42,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import template
-from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
+from ftpatch.arch.common import Common
+from ftpatch.arch.contract import U8, U64, Abi, Arch, State
 from ftpatch.arch.ppc64le.encode import PPC, branch, branch_target, is_branch, words
 from ftpatch.core.byte_order import LITTLE, ByteOrder
 from ftpatch.core.columns import addresses
 
 __all__ = ["PPC64LE"]
 
+EF_PPC64_ABI: Final = 3
+"""Bits of e_flags: 1 for ELFv1, 2 for ELFv2 (binutils' include/elf/ppc64.h)."""
 
-class _Ppc64le:
+
+class _Ppc64le(Common):
     name: ClassVar[str] = "ppc64le"
     machine: ClassVar[int] = 21  # EM_PPC64
     elf_class: ClassVar[int] = 64
@@ -64,45 +68,31 @@ class _Ppc64le:
     relative: ClassVar[int] = 22  # R_PPC64_RELATIVE, psABI (ELFv2) 3.5.3
     irelative: ClassVar[int] = 248  # R_PPC64_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (20, 21, 38)  # R_PPC64_GLOB_DAT, JMP_SLOT, ADDR64
-    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 65536
-    shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 38  # R_PPC64_ADDR64
     calls: ClassVar[tuple[int, ...]] = (10, 116)  # R_PPC64_REL24, R_PPC64_REL24_NOTOC
     module_tables: ClassVar[tuple[str, ...]] = ("__patchable_function_entries", "__mcount_loc")
-    module_nop: ClassVar[bytes] = b""
-    call_field: ClassVar[int] = 0
-    call_addend: ClassVar[int] = 0
     # Linux knows no R_PPC64_NONE (apply_relocate_add in arch/powerpc/kernel/module_64.c);
     # R_PPC64_TOCSAVE is a hint for linkers.
     neutral: ClassVar[int] = 109
     # R_PPC64_UADDR64, REL64, TOC, DTPMOD64, TPREL64, DTPREL64, PCREL34, GOT_PCREL34
     wide: ClassVar[tuple[int, ...]] = (43, 44, 51, 68, 73, 78, 132, 133)
     align: ClassVar[int] = 4
-    around: ClassVar[int] = 64
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 8
     pad_size: ClassVar[int] = 8
     pad_nops: ClassVar[int] = 2
     apart: ClassVar[int] = 12
     insn_size: ClassVar[int] = 4
-    says_expected: ClassVar[bool] = False
+    word_size: ClassVar[int] = 4
     veneer_size: ClassVar[int] = 4
-    nops: ClassVar[dict[str, bytes]] = {}
+    plt_sections: ClassVar[tuple[str, ...]] = (".text",)
     skips: ClassVar[tuple[int, ...]] = (0, -4 & PPC.WRAP)
-    signed_char: ClassVar[bool] = False
-    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
-    poked_nop: ClassVar[bytes] = b""
-    own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
-    nop_texts: ClassVar[frozenset[str]] = frozenset({"nop"})
-    mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
-    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
-        # ftrace_update_ftrace_func updates both.
-        "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
-        "ftrace_regs_call": ("ftrace_regs_call",),
-        "ftrace_graph_call": ("ftrace_graph_call",),
-    }
+
+    def other_abi(self, flags: int) -> str:
+        """ELFv1: its symbols are those of descriptors, which are data. 0 may be either."""
+        return "ELFv1" if flags & EF_PPC64_ABI == 1 else ""
 
     def lead(self, abi: Abi) -> int:
         """``mflr r0``; with stubs that is there."""
@@ -189,16 +179,6 @@ class _Ppc64le:
             return 0, code[:, :4]
         return (-4, code) if abi.pad else (0, code[:, 4:])
 
-    def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Never: char is unsigned."""
-        return False
-
-    def deadly(
-        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
-    ) -> tuple[Deadly, ...]:
-        """None: ftrace_init_nop reads without faults, and compares before it writes."""
-        return ()
-
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """``mflr r0; nop``, or the NOP alone."""
         if abi.stubs or not abi.pad:
@@ -218,14 +198,6 @@ class _Ppc64le:
         opcode = int.from_bytes(template(self.name, "b 0x101000", ("b",)), "little") & ~PPC.LI
         return branch(opcode, from_, to).tobytes()
 
-    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """There is none."""
-        return b""
-
-    def is_ops_stub(self, code: bytes) -> bool:
-        """Never."""
-        return False
-
     def veneer_target(self, code: bytes, at: int) -> int:
         """Target of ``b``. PLT entries add to r2, of which their code says nothing."""
         insn = np.frombuffer(code[:4], "<u4")
@@ -240,10 +212,6 @@ class _Ppc64le:
     def drop(self, abi: Abi) -> int | None:
         """Null if it is tested before call_adjust; else what call_adjust makes null."""
         return 0 if abi.null_seen or not abi.pad or abi.stubs else -4 & PPC.WRAP
-
-    def literal(self, ip: U64) -> U64:
-        """There is none: kernels with CALL_OPS have it in their out-of-line stubs."""
-        return ip
 
     def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``bl addr``; ``b addr`` at ftrace_graph_call (ftrace_modify_ftrace_graph_caller)."""

@@ -19,7 +19,7 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.branches import I64, Branches
+from ftpatch.arch.branches import I64, Branches, jumps_out
 from ftpatch.arch.contract import U8
 from ftpatch.arch.disassemble import Instruction
 from ftpatch.arch.riscv64.encode import RV, branch_distance, pair_target
@@ -96,22 +96,11 @@ def _is_thunk(instructions: Iterable[Instruction]) -> bool:
     return first is not None and bool(_through(first))
 
 
-def _jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[int]:
-    """Targets of jumps, not calls, outside the addresses from low to high."""
-    return {
-        insn.target
-        for insn in instructions
-        if insn.target is not None
-        and not low <= insn.target < high
-        and not insn.mnemonic.startswith(CALLS)
-    }
-
-
 BRANCHES: Final = Branches(
     long_targets=_long,
     short_targets=_short,
     has_indirect_jump=_has_indirect_jump,
     is_thunk=_is_thunk,
-    jumps_out=_jumps_out,
+    jumps_out=jumps_out(lambda insn: insn.mnemonic.startswith(CALLS)),
     near=NEAR,
 )

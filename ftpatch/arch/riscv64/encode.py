@@ -24,6 +24,7 @@ __all__ = [
     "RV",
     "address_of",
     "branch_distance",
+    "far_jump",
     "is_pair",
     "jump_word",
     "opcodes",
@@ -41,7 +42,7 @@ class RV:
     AUIPC, AUIPC_MASK = 0x17, 0xFFF  # auipc rd, imm20; the mask keeps rd and opcode
     JALR, JALR_MASK = 0x67, 0xF_FFFF  # jalr rd, imm12(rs1); the mask keeps rs1, rd and opcode
     LD_T3, JALR_T1_T3 = 0x000E_3E03, 0x000E_0367  # ld t3, 0(t3); jalr t1, 0(t3)
-    RA, T0, T3 = 1, 5, 28  # numbers of registers
+    RA, GP, T0, T3 = 1, 3, 5, 28  # numbers of registers
     ROUND = 0x800
     REACH = 1 << 31
     JAL, BRANCH = 0x6F, 0x63  # jal rd, imm20; beq, bne, blt, bge, bltu, bgeu
@@ -134,9 +135,20 @@ def jump_word(distance: int) -> int:
 def address_of(at: int, addr: int, register: int) -> bytes:
     """auipc register, high; addi register, register, low, of addr, at address ``at``; empty where
     addr is more than 2 GB away."""
+    return _with_low(at, addr, register, RV.NOP | register << 7)
+
+
+def far_jump(at: int, to: int, register: int) -> bytes:
+    """auipc register, high; jalr x0, low(register), at address ``at``; empty where ``to`` is more
+    than 2 GB away."""
+    return _with_low(at, to, register, RV.JALR)
+
+
+def _with_low(at: int, addr: int, register: int, second: int) -> bytes:
+    """auipc and the instruction that adds the rest of the distance to its register."""
     distance = addr - at
     if not -RV.REACH - RV.ROUND <= distance < RV.REACH - RV.ROUND:
         return b""
     auipc = RV.AUIPC | register << 7 | (distance + RV.ROUND) & 0xFFFF_F000
-    addi = RV.NOP | register << 7 | register << 15 | (distance & 0xFFF) << 20
-    return auipc.to_bytes(4, "little") + addi.to_bytes(4, "little")
+    second |= register << 15 | (distance & 0xFFF) << 20
+    return auipc.to_bytes(4, "little") + second.to_bytes(4, "little")

@@ -31,6 +31,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.common import Common
 from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.arch.riscv64.encode import RV, is_pair, opcodes, pair, pair_target, words
 from ftpatch.core.byte_order import LITTLE, ByteOrder
@@ -39,7 +40,7 @@ from ftpatch.core.columns import addresses
 __all__ = ["RISCV64"]
 
 
-class _Riscv64:
+class _Riscv64(Common):
     name: ClassVar[str] = "riscv64"
     machine: ClassVar[int] = 243  # EM_RISCV
     elf_class: ClassVar[int] = 64
@@ -49,45 +50,24 @@ class _Riscv64:
     relative: ClassVar[int] = 3  # R_RISCV_RELATIVE, RISC-V psABI "Relocations"
     irelative: ClassVar[int] = 58  # R_RISCV_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (2, 5)  # R_RISCV_64 (there is no GLOB_DAT), R_RISCV_JUMP_SLOT
-    chain: ClassVar[bytes] = b""
     page: ClassVar[int] = 4096
-    shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 2  # R_RISCV_64
     calls: ClassVar[tuple[int, ...]] = (19, 18)  # R_RISCV_CALL_PLT, R_RISCV_CALL
     module_tables: ClassVar[tuple[str, ...]] = ("__patchable_function_entries", "__mcount_loc")
-    module_nop: ClassVar[bytes] = b""
-    call_field: ClassVar[int] = 0
-    call_addend: ClassVar[int] = 0
     # Linux knows no R_RISCV_NONE (apply_relocate_add in arch/riscv/kernel/module.c); R_RISCV_RELAX
     # is a hint for linkers.
     neutral: ClassVar[int] = 51
     # auipc and jalr: R_RISCV_CALL, R_RISCV_CALL_PLT; R_RISCV_ADD64, R_RISCV_SUB64
     wide: ClassVar[tuple[int, ...]] = (18, 19, 36, 40)
     align: ClassVar[int] = 2
-    around: ClassVar[int] = 64
     width: ClassVar[int] = 8
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 8
     pad_nops: ClassVar[int] = 4
     apart: ClassVar[int] = 10
     insn_size: ClassVar[int] = 8
-    says_expected: ClassVar[bool] = False
-    veneer_size: ClassVar[int] = 0
-    nops: ClassVar[dict[str, bytes]] = {}
-    skips: ClassVar[tuple[int, ...]] = (0,)
-    signed_char: ClassVar[bool] = False
-    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
-    poked_nop: ClassVar[bytes] = b""
-    own_nops: ClassVar[frozenset[bytes]] = frozenset()
     mcount_is_pad: ClassVar[bool] = True
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "c.nop"})
-    mcount_names: ClassVar[tuple[str, ...]] = ("_mcount", "mcount")
-    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
-        # ftrace_update_ftrace_func updates both.
-        "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
-        "ftrace_regs_call": ("ftrace_regs_call",),
-        "ftrace_graph_call": ("ftrace_graph_call",),
-    }
 
     def lead(self, abi: Abi) -> int:
         """With CALL_OPS ip is that of the jalr."""
@@ -154,10 +134,6 @@ class _Riscv64:
         """Nothing: ftrace_init_nop writes without comparing."""
         return -self.lead(abi), np.empty((len(ip), 0), np.uint8)
 
-    def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Never: char is unsigned."""
-        return False
-
     def deadly(
         self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
     ) -> tuple[Deadly, ...]:
@@ -176,18 +152,6 @@ class _Riscv64:
         near = (distance >= -RV.REACH - RV.ROUND) & (distance < RV.REACH - RV.ROUND - 4)
         return np.asarray(near & (distance % 2 == 0))
 
-    def veneer(self, at: int, addr: int) -> bytes:
-        """There are none: targets out of a pair's reach are refused."""
-        return b""
-
-    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """There is none."""
-        return b""
-
-    def is_ops_stub(self, code: bytes) -> bool:
-        """Never."""
-        return False
-
     def veneer_target(self, code: bytes, at: int) -> int:
         """A PLT entry (auipc t3; ld t3, (t3); jalr t1, t3), with or without an lpad before it."""
         insn = np.frombuffer(code[:16], "<u4")
@@ -197,14 +161,6 @@ class _Riscv64:
             return 0
         slot = int(pair_target(insn[:2].reshape(1, 2), addresses(at))[0])
         return -slot if int(insn[1]) & RV.JALR_MASK == RV.LD_T3 else 0
-
-    def skipped(self, abi: Abi) -> tuple[int, ...]:
-        """Null."""
-        return (0,)
-
-    def drop(self, abi: Abi) -> int | None:
-        """Null: call_adjust is the identity up to v6.15, and from then on null is tested first."""
-        return 0
 
     def literal(self, ip: U64) -> U64:
         """8-aligned, 12 before the jalr: ftrace_caller finds it through t0."""

@@ -13,6 +13,9 @@ A jump is `jal`, which needs no register and goes 1 MB either way. What it takes
 bytes or four; there is no trap (system_calls.c). Between lr and sc nothing may be moved, as the
 reservation would be lost.
 
+In a kernel's text, where gp is free (kernel_text.py), each `j L` above is `auipc gp; jr gp`: eight
+bytes that go 2 GB either way.
+
 Encodings: The RISC-V Instruction Set Manual, volume I, "RV32/64G Instruction Set Listings" and
 "RVC Instruction Set Listings".
 """
@@ -24,22 +27,20 @@ from typing import ClassVar, Final
 import numpy as np
 
 from ftpatch.arch.disassemble import disassemble
-from ftpatch.arch.move import Immovable, Moved, Mover, Why
-from ftpatch.arch.riscv64.encode import RV, address_of, branch_distance, jump_word
+from ftpatch.arch.move import Immovable, Moved, Mover, PlainMover, Why
+from ftpatch.arch.riscv64.encode import RV, address_of, branch_distance, far_jump, jump_word
 
-__all__ = ["RISCV64_MOVE"]
+__all__ = ["RISCV64_MOVE", "FAR_MOVE"]
 
 CALLS: Final = ("call", "jal", "jalr", "c.jalr")
 ENDS: Final = ("jal", "call", "jalr", "c.j", "c.jr", "c.jalr")
 JOINED: Final = ("lr", "sc")
-BEHIND: Final = 8 << 7
-"""imm[4:1] of a branch over itself and a jump: 8 bytes."""
 CONTEXT = 16
 """Instructions of a loop from lr to sc at most: "Eventual Success of Store-Conditional
 Instructions"."""
 
 
-class _Riscv64:
+class _Riscv64(PlainMover):
     jump_size: ClassVar[int] = 4
     trap: ClassVar[bytes] = b"\x00\x00"  # c.unimp
     signal: ClassVar[str] = "SIGILL"
@@ -48,14 +49,6 @@ class _Riscv64:
     def landing(self, code: bytes) -> int:
         """lpad: auipc x0, the label."""
         return 4 if int.from_bytes(code[:4], "little") & RV.AUIPC_MASK == RV.AUIPC else 0
-
-    def signing(self, code: bytes) -> int:
-        """There are none."""
-        return 0
-
-    def prefixed(self, code: bytes) -> bool:
-        """There are none."""
-        return False
 
     def joined(self, before: bytes) -> bool:
         """True after lr without its sc."""
@@ -73,7 +66,16 @@ class _Riscv64:
 
     def jump(self, at: int, to: int) -> bytes:
         """``j to``."""
-        return _jump(at, to, f"{at:#x}: j {to:#x}")
+        return self._jump(at, to, f"{at:#x}: j {to:#x}")
+
+    def _jump(self, at: int, to: int, text: str) -> bytes:
+        """The same, of an instruction with this ``text``."""
+        if not self.reaches(at, to):
+            raise Immovable(Why.FAR, text)
+        return self._leap(at, to)
+
+    def _leap(self, at: int, to: int) -> bytes:
+        return jump_word(to - at).to_bytes(4, "little")
 
     def move(self, code: bytes, at: int, to: int, need: int) -> Moved:
         """Move the first instructions of ``code``, and add ``j`` back."""
@@ -89,12 +91,48 @@ class _Riscv64:
         for address, insn in insns:
             text, form = _text(insn, address), _form(insn)
             _refuse(insn, form, address, (at, end), text)
-            out += _moved(insn, form, address, to + len(out), text)
+            out += self._moved(insn, form, address, to + len(out), text)
             ends = form in ENDS
             if ends and address + len(insn) < end:
                 calls = form in CALLS and _link(insn, form)
                 raise Immovable(Why.RETURNS if calls else Why.ENDS, text)
         return Moved(end - at, out if ends else out + self.jump(to + len(out), end))
+
+    def _moved(self, insn: bytes, form: str, address: int, to: int, text: str) -> bytes:
+        """One instruction as encoded for address ``to``."""
+        number, back = int.from_bytes(insn[:4], "little"), address + len(insn)
+        link, behind = _link(insn, form), (4 + self.jump_size) // 2 << 8
+        if form in ("c.j", "jal", "call"):
+            before = _address(to, link, back, text) if link else b""
+            return before + self._jump(to + len(before), _target(insn, form, address), text)
+        if form == "jalr" and link:  # jalr x0, the same
+            return _address(to, link, back, text) + (number & ~(31 << 7)).to_bytes(4, "little")
+        if form == "c.jalr":  # jalr x0, 0(rs1)
+            jump = RV.JALR | _source(insn) << 15
+            return _address(to, RV.RA, back, text) + jump.to_bytes(4, "little")
+        if form == "branch":  # the inverted condition
+            opposite = (number ^ 1 << 12) & ~RV.BRANCH_FIELD | behind
+        elif form == "c.b":  # c.beqz as bne rs1, x0; c.bnez as beq
+            opposite = RV.BRANCH | (~number >> 13 & 1) << 12 | (number >> 7 & 7 | 8) << 15 | behind
+        elif form == "auipc" and number >> 7 & 31:
+            return _address(to, number >> 7 & 31, _target(insn, form, address), text)
+        else:
+            return insn
+        jump_over = self._jump(to + 4, _target(insn, form, address), text)
+        return opposite.to_bytes(4, "little") + jump_over
+
+
+class _Far(_Riscv64):
+    """With jumps through gp."""
+
+    jump_size: ClassVar[int] = 8
+
+    def reaches(self, at: int, to: int) -> bool:
+        """auipc: 2 GB either way."""
+        return bool(far_jump(at, to, RV.GP))
+
+    def _leap(self, at: int, to: int) -> bytes:
+        return far_jump(at, to, RV.GP)
 
 
 def _split(code: bytes, at: int) -> list[tuple[int, bytes]]:
@@ -178,13 +216,6 @@ def _target(insn: bytes, form: str, address: int) -> int:
     return address + int(branch_distance(form, number)[0])
 
 
-def _jump(at: int, to: int, text: str) -> bytes:
-    """``j to`` at ``at``."""
-    if not -RV.JAL_REACH <= to - at < RV.JAL_REACH:
-        raise Immovable(Why.FAR, text)
-    return jump_word(to - at).to_bytes(4, "little")
-
-
 def _address(at: int, register: int, value: int, text: str) -> bytes:
     """auipc and addi, eight bytes at ``at``."""
     code = address_of(at, value, register)
@@ -193,28 +224,5 @@ def _address(at: int, register: int, value: int, text: str) -> bytes:
     return code
 
 
-def _moved(insn: bytes, form: str, address: int, to: int, text: str) -> bytes:
-    """One instruction as encoded for address ``to``."""
-    number, back = int.from_bytes(insn[:4], "little"), address + len(insn)
-    link = _link(insn, form)
-    if form in ("c.j", "jal", "call"):
-        before = _address(to, link, back, text) if link else b""
-        return before + _jump(to + len(before), _target(insn, form, address), text)
-    if form == "jalr" and link:  # jalr x0, the same
-        return _address(to, link, back, text) + (number & ~(31 << 7)).to_bytes(4, "little")
-    if form == "c.jalr":  # jalr x0, 0(rs1)
-        jump = RV.JALR | _source(insn) << 15
-        return _address(to, RV.RA, back, text) + jump.to_bytes(4, "little")
-    if form == "branch":  # the inverted condition
-        opposite = (number ^ 1 << 12) & ~RV.BRANCH_FIELD | BEHIND
-    elif form == "c.b":  # c.beqz as bne rs1, x0; c.bnez as beq
-        opposite = RV.BRANCH | (~number >> 13 & 1) << 12 | (number >> 7 & 7 | 8) << 15 | BEHIND
-    elif form == "auipc" and number >> 7 & 31:
-        return _address(to, number >> 7 & 31, _target(insn, form, address), text)
-    else:
-        return insn
-    jump_over = _jump(to + 4, _target(insn, form, address), text)
-    return opposite.to_bytes(4, "little") + jump_over
-
-
 RISCV64_MOVE: Final[Mover] = _Riscv64()
+FAR_MOVE: Final[Mover] = _Far()

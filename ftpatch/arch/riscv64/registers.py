@@ -36,4 +36,6 @@ REGISTERS: Final = Registers(
     behind=0,
     kernel={"pc": "epc", "fp": "s0"} | {f"x{n}": name for n, name in enumerate(_NAMES) if n},
     vectors=_FLOATS,
+    copied=1,
+    kept=(*range(1, 5), 8, 9, *range(18, 28)),
 )

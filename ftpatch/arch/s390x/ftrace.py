@@ -3,11 +3,13 @@
 
     Compiled                 Disabled                Enabled
     brcl 0, .                the same                brasl %r0, ftrace_caller
-    nopr; nopr; nopr         brcl 0, .               brasl %r0, ftrace_caller
-    brasl %r0, __fentry__    brcl 0, .               brasl %r0, addr
+    nopr; nopr; nopr         brcl 0, .               brasl %r1, ftrace_caller
+    brasl %r0, __fentry__    brcl 0, .               brasl %r1, addr
 
-%r0 is the way back into the function; %r14 stays the function's own return address. A callee may
-change %r0 and %r1 alone.
+In kernels %r0 is the way back into the function, and a callee may change %r0 and %r1 alone. In
+programs a nested function has its static chain in %r0 (gcc, STATIC_CHAIN_REGNUM in s390.h): the way
+back is in %r1, but for a call of what the compiler calls. %r14 stays the function's own return
+address.
 
 ftrace_init_nop wants the compiled form, all six bytes, and leads each site to a trampoline of its
 own, which a running kernel switches on and off by the branch's mask:
@@ -34,6 +36,7 @@ from typing import ClassVar, Final
 import numpy as np
 from numpy.typing import NDArray
 
+from ftpatch.arch.common import Common
 from ftpatch.arch.contract import U8, U64, Abi, Arch, Deadly, State
 from ftpatch.arch.s390x.encode import Z, branch, branch_target, opcodes
 from ftpatch.core.byte_order import BIG, ByteOrder
@@ -41,12 +44,10 @@ from ftpatch.core.columns import addresses
 
 __all__ = ["S390X"]
 
-TRAMPOLINE: Final = 24
-"""SIZEOF_FTRACE_HOTPATCH_TRAMPOLINE."""
 INTERCEPTOR: Final = slice(16, 24)
 
 
-class _S390x:
+class _S390x(Common):
     name: ClassVar[str] = "s390x"
     machine: ClassVar[int] = 22  # EM_S390
     elf_class: ClassVar[int] = 64
@@ -56,41 +57,27 @@ class _S390x:
     relative: ClassVar[int] = 12  # R_390_RELATIVE, s390x ELF ABI "Relocation Types"
     irelative: ClassVar[int] = 61  # R_390_IRELATIVE
     got: ClassVar[tuple[int, ...]] = (10, 11)  # R_390_GLOB_DAT, R_390_JMP_SLOT
-    chain: ClassVar[bytes] = b""
+    records_nested: ClassVar[bool] = True  # gcc's -Wcannot-profile
     page: ClassVar[int] = 4096
-    shadow_stack: ClassVar[tuple[int, int]] = (0, 0)
     absolute: ClassVar[int] = 22  # R_390_64
     calls: ClassVar[tuple[int, ...]] = (20, 19)  # R_390_PLT32DBL, R_390_PC32DBL
     module_tables: ClassVar[tuple[str, ...]] = ("__mcount_loc",)
-    module_nop: ClassVar[bytes] = b""
     call_field: ClassVar[int] = 2
     call_addend: ClassVar[int] = 2  # the field is counted from the instruction, two bytes before it
     neutral: ClassVar[int] = 0  # R_390_NONE: apply_rela in arch/s390/kernel/module.c
     wide: ClassVar[tuple[int, ...]] = (23, 49)  # R_390_PC64, R_390_PLT64
     align: ClassVar[int] = 2
-    around: ClassVar[int] = 64
     width: ClassVar[int] = 6
     landing_size: ClassVar[int] = 2
     pad_size: ClassVar[int] = 6
     pad_nops: ClassVar[int] = 3
     apart: ClassVar[int] = 8
     insn_size: ClassVar[int] = 6
-    says_expected: ClassVar[bool] = False
-    veneer_size: ClassVar[int] = 0
-    nops: ClassVar[dict[str, bytes]] = {}
-    skips: ClassVar[tuple[int, ...]] = (0,)
-    signed_char: ClassVar[bool] = False
-    chosen_nops: ClassVar[tuple[bytes, ...]] = ()
-    poked_nop: ClassVar[bytes] = b""  # it wants its own PLT behind the branch
-    own_nops: ClassVar[frozenset[bytes]] = frozenset()
+    trampoline: ClassVar[int] = 24  # SIZEOF_FTRACE_HOTPATCH_TRAMPOLINE
     mcount_is_pad: ClassVar[bool] = True
+    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {}  # ftrace_func is a variable
     nop_texts: ClassVar[frozenset[str]] = frozenset({"bcr 0, %r0", "bcr 0, %r7", "bc 0, 0"})
     mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "_mcount")
-    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {}  # ftrace_func is a variable
-
-    def lead(self, abi: Abi) -> int:
-        """ip is that of the instruction."""
-        return 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Count the bytes of NOPs, of two, four or six bytes each, at the start of each row."""
@@ -111,19 +98,12 @@ class _S390x:
             run += size
         return run
 
-    def landing(self, code: U8) -> NDArray[np.bool_]:
-        """There are none."""
-        return np.zeros(len(code), bool)
-
-    def call_adjust(self, entry: U64, code: U8, abi: Abi) -> U64:
-        """The address itself."""
-        return entry
-
     def decode(self, code: U8, ip: U64, abi: Abi) -> tuple[U8, U64, U8, NDArray[np.bool_]]:
-        """``brasl %r0`` and, in a running kernel, ``brcl 15``; every NOP of compilers, and ``brcl
-        0`` wherever it leads."""
+        """``brasl`` and, in a running kernel, ``brcl 15``; every NOP of compilers, and ``brcl 0``
+        wherever it leads."""
         opcode = opcodes(code)
-        call = (opcode == Z.BRASL_R0) | (opcode == Z.BRCL_15)
+        other = Z.BRCL_15 if abi.kernel else Z.BRASL_R1
+        call = (opcode == Z.BRASL_R0) | (opcode == other)
         nop = (opcode == Z.BRCL_0) | (code[:, : Z.SIZE] == Z.PADS[1]).all(axis=1)
         state = np.full(len(ip), State.UNEXPECTED, np.uint8)
         state[nop] = State.NOP
@@ -137,13 +117,15 @@ class _S390x:
         return np.tile(Z.PADS[0], (len(width), 1))
 
     def make_call(self, ip: U64, addr: U64, width: U8, abi: Abi) -> U8:
-        """``brasl %r0, addr``"""
-        return branch(Z.BRASL_R0, ip, addr)
+        """``brasl %r0, addr``; ``brasl %r1, addr``"""
+        compiled = (addr == np.uint64(abi.mcount)) & (not abi.pad)
+        own = np.where(compiled | abi.kernel, Z.BRASL_R0, Z.BRASL_R1)
+        return branch(own, ip, addr)
 
     def unlinked(self, code: U8, abi: Abi) -> U8:
-        """``brasl %r0`` with a distance of zero."""
+        """``brasl`` with a distance of zero."""
         out = code.copy()
-        out[opcodes(code) == Z.BRASL_R0, 2:] = 0
+        out[np.isin(opcodes(code), (Z.BRASL_R0, Z.BRASL_R1)), 2:] = 0
         return out
 
     def compiled(self, ip: U64, code: U8, width: U8, abi: Abi) -> U8:
@@ -159,17 +141,14 @@ class _S390x:
         """``brcl 0, .``, as compiled."""
         return 0, np.tile(Z.PADS[0], (len(ip), 1))
 
-    def extends_bytes(self, code: bytes, at: int) -> bool:
-        """Never: char is unsigned."""
-        return False
-
     def deadly(
         self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
     ) -> tuple[Deadly, ...]:
-        """ftrace_init_nop reads the site by memcmp() in v6.12, and refuses it later, where it reads
-        by copy_from_kernel_nofault()."""
+        """ftrace_init_nop reads the site by memcmp(), or, as Debian's 6.12.107 has it, refuses it,
+        since it reads by copy_from_kernel_nofault(). Kernels of the latter kind skip such a record
+        of their own; which of them loads a module, that does not tell."""
         reason = "ftrace_init_nop reads there unchecked: it is not mapped"
-        return (Deadly(~there, reason),)
+        return (Deadly(~there & bool(abi.trampolines), reason),)
 
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """``brcl 0`` to the trampoline of the record before: each record takes the next one. Where
@@ -178,7 +157,7 @@ class _S390x:
             return np.tile(
                 np.array([*BIG.packed(Z.BRCL_0, 2), *[0xFF] * 4], np.uint8), (len(ip), 1)
             )
-        before = np.arange(-1, len(ip) - 1, dtype=np.int64) * TRAMPOLINE
+        before = np.arange(-1, len(ip) - 1, dtype=np.int64) * self.trampoline
         return branch(Z.BRCL_0, ip, np.uint64(abi.trampolines) + before.view(np.uint64))
 
     def reachable(self, ip: U64, addr: U64) -> NDArray[np.bool_]:
@@ -186,18 +165,6 @@ class _S390x:
         distance = (addr - ip).view(np.int64)
         near = (distance >= -Z.REACH) & (distance < Z.REACH)
         return np.asarray(near & (distance % 2 == 0))
-
-    def veneer(self, at: int, addr: int) -> bytes:
-        """There are none: targets out of reach are refused."""
-        return b""
-
-    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """There is none."""
-        return b""
-
-    def is_ops_stub(self, code: bytes) -> bool:
-        """Never."""
-        return False
 
     def veneer_target(self, code: bytes, at: int) -> int:
         """The interceptor of a trampoline in a running kernel; a PLT entry (larl %r1; lg %r1,
@@ -209,30 +176,6 @@ class _S390x:
         if opcode != Z.LARL_R1 or code[Z.SIZE : Z.SIZE + len(Z.LG_R1)] != Z.LG_R1:
             return 0
         return -int(branch_target(head, addresses(at))[0])
-
-    def skipped(self, abi: Abi) -> tuple[int, ...]:
-        """Null."""
-        return (0,)
-
-    def drop(self, abi: Abi) -> int | None:
-        """Null: call_adjust is the identity."""
-        return 0
-
-    def literal(self, ip: U64) -> U64:
-        """There is none."""
-        return np.zeros(len(ip), np.uint64)
-
-    def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
-        """There are none."""
-        return b""
-
-    def named_site_target(self, name: str, code: bytes, ip: int) -> int | None:
-        """There are none."""
-        return None
-
-    def named_site_rest(self, name: str) -> str:
-        """There are none."""
-        return ""
 
 
 S390X: Final[Arch] = _S390x()

@@ -55,9 +55,11 @@ class BootX86:
     field: int = 0
     sinks: tuple[str, ...] = ("debugcon", "serial")
     pads: bytes = b"\xcc\x00"
+    tail: str = ""
+    pads_only: bool = False
     behind: int = 5
     marker: int = MARKER
-    always_word: bool = True
+    locked: tuple[str, ...] = ("debugcon", "serial")
 
     @property
     def emulator(self) -> Emulator:

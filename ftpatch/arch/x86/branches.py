@@ -25,14 +25,13 @@ from typing import Final
 
 import numpy as np
 
-from ftpatch.arch.branches import I64, Branches
+from ftpatch.arch.branches import I64, Branches, jumps_out
 from ftpatch.arch.contract import U8
 from ftpatch.arch.disassemble import Instruction
 
 __all__ = [
     "has_indirect_jump",
     "is_thunk",
-    "jumps_out",
     "long_targets",
     "short_targets",
     "x86_branches",
@@ -108,15 +107,6 @@ def is_thunk(instructions: Iterable[Instruction]) -> bool:
     return has_indirect_jump(insn for insn in read if "jmp" not in insn.mnemonic)
 
 
-def jumps_out(instructions: Iterable[Instruction], low: int, high: int) -> set[int]:
-    """Targets of jumps, not calls, outside the addresses from low to high."""
-    return {
-        insn.target
-        for insn in instructions
-        if insn.target is not None and not low <= insn.target < high and "call" not in insn.mnemonic
-    }
-
-
 def x86_branches() -> Branches:
     """The branches of both word sizes."""
     return Branches(
@@ -124,6 +114,6 @@ def x86_branches() -> Branches:
         short_targets=short_targets,
         has_indirect_jump=has_indirect_jump,
         is_thunk=is_thunk,
-        jumps_out=jumps_out,
+        jumps_out=jumps_out(lambda insn: "call" in insn.mnemonic),
         near=NEAR,
     )

@@ -23,7 +23,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ftpatch.arch.assemble import template
-from ftpatch.arch.contract import U8, U64, Abi, Deadly, State
+from ftpatch.arch.common import Common
+from ftpatch.arch.contract import U8, U64, Abi, State
 from ftpatch.arch.disassemble import disassemble
 from ftpatch.arch.x86.nops import MAX_NOP_SIZE, OFFERED, OFFERED6, TAIL, form_lengths
 
@@ -41,7 +42,7 @@ def rows(*codes: bytes) -> U8:
     return np.array([list(code.ljust(MAX_NOP_SIZE, b"\0")) for code in codes], np.uint8)
 
 
-class X86:
+class X86(Common):
     """The part of the contract that both word sizes share."""
 
     name: ClassVar[str]
@@ -54,10 +55,8 @@ class X86:
     calls: ClassVar[tuple[int, ...]]
     # The other section, if there is one, lists padding before functions.
     module_tables: ClassVar[tuple[str, ...]] = ("__mcount_loc",)
-    module_nop: ClassVar[bytes] = b""
     call_field: ClassVar[int] = 1
     call_addend: ClassVar[int] = -4
-    around: ClassVar[int] = 64
     width: ClassVar[int] = MAX_NOP_SIZE
     landing_size: ClassVar[int] = 4
     pad_size: ClassVar[int] = 5
@@ -65,23 +64,11 @@ class X86:
     apart: ClassVar[int] = 6
     insn_size: ClassVar[int] = 5
     says_expected: ClassVar[bool] = True
-    veneer_size: ClassVar[int] = 0
-    skips: ClassVar[tuple[int, ...]] = (0,)
     signed_char: ClassVar[bool] = True
     mcount_is_pad: ClassVar[bool] = False
     nop_texts: ClassVar[frozenset[str]] = frozenset({"nop", "nopl", "nopw", "xchgw %ax, %ax"})
     mcount_names: ClassVar[tuple[str, ...]] = ("__fentry__", "mcount", "_mcount")
-    named_sites: ClassVar[dict[str, tuple[str, ...]]] = {
-        # ftrace_update_ftrace_func updates both.
-        "ftrace_call": ("ftrace_call", "ftrace_regs_call"),
-        "ftrace_regs_call": ("ftrace_regs_call",),
-        "ftrace_graph_call": ("ftrace_graph_call",),
-    }
     nops: ClassVar[dict[str, bytes]] = OFFERED
-
-    def lead(self, abi: Abi) -> int:
-        """The site is the instruction at ip."""
-        return 0
 
     def prefix(self, code: U8) -> NDArray[np.int64]:
         """Count the bytes of NOPs at the start of each row: 0x90, or 5 for a pad of one
@@ -183,12 +170,6 @@ class X86:
         """movsx, of a byte: GNU's movsbl."""
         return any(insn.mnemonic in SIGN_EXTENDS for insn in disassemble(self.name, code, at))
 
-    def deadly(
-        self, record: U64, ip: U64, there: NDArray[np.bool_], abi: Abi
-    ) -> tuple[Deadly, ...]:
-        """None: everything is read by copy_from_kernel_nofault() before it is written."""
-        return ()
-
     def after_init(self, ip: U64, abi: Abi) -> U8:
         """The image's own NOP."""
         return np.tile(rows(abi.nop or self.nops["p6"])[:, :5], (len(ip), 1))
@@ -200,18 +181,6 @@ class X86:
         distance = (addr - ip - np.uint64(6)).view(np.int64)
         return (distance >= -(1 << 31)) & (distance < (1 << 31) - 1)
 
-    def veneer(self, at: int, addr: int) -> bytes:
-        """There are none: targets out of rel32's reach are refused."""
-        return b""
-
-    def ops_stub(self, at: int, caller: bytes, addr: int, ops: int) -> bytes:
-        """There are no literals."""
-        return b""
-
-    def is_ops_stub(self, code: bytes) -> bool:
-        """Never."""
-        return False
-
     def veneer_target(self, code: bytes, at: int) -> int:
         """A PLT entry, with or without endbr and bnd: ``jmp *slot``."""
         if code[:4] in ENDBR:
@@ -222,18 +191,6 @@ class X86:
             return 0
         disp = int.from_bytes(code[2:6], "little", signed=True)
         return -((at + 6 + disp if self.elf_class == 64 else disp) & self.wrap)
-
-    def skipped(self, abi: Abi) -> tuple[int, ...]:
-        """Null."""
-        return (0,)
-
-    def drop(self, abi: Abi) -> int | None:
-        """Null: call_adjust is the identity, so it is skipped whichever is first."""
-        return 0
-
-    def literal(self, ip: U64) -> U64:
-        """There is none: the address itself."""
-        return ip
 
     def named_site_code(self, name: str, ip: int, addr: int, abi: Abi) -> bytes:
         """``jmp addr`` at ftrace_graph_call (ftrace_mod_jmp), ``call addr`` elsewhere."""

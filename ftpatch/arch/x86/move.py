@@ -24,7 +24,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 from ftpatch.arch.disassemble import engine
-from ftpatch.arch.move import Immovable, Moved, Why
+from ftpatch.arch.move import Immovable, Moved, PlainMover, Why
 
 __all__ = ["X86Mover"]
 
@@ -38,7 +38,7 @@ JUMP_BOUND = b"\xeb\x05"  # jmp .+7: over the jmp rel32 behind it
 XBEGIN = b"\xf8"  # modrm of c7 xbegin rel32
 
 
-class X86Mover:
+class X86Mover(PlainMover):
     """The part of the contract that both word sizes share."""
 
     jump_size: ClassVar[int] = 5
@@ -59,10 +59,6 @@ class X86Mover:
     def landing(self, code: bytes) -> int:
         """endbr64 or endbr32."""
         return len(self.pad) if code.startswith(self.pad) else 0
-
-    def signing(self, code: bytes) -> int:
-        """There is none."""
-        return 0
 
     def prefixed(self, code: bytes) -> bool:
         """Legacy prefixes: libc branches past a lock."""

@@ -23,6 +23,7 @@ class _SystemV:
     others = ()
     vectors = tuple(VECTORS)
     word = 8
+    copies = False
 
     def place(self, arguments: Sequence[Passed], result: Passed | None) -> list[Place]:
         """A result in memory has its address in the first register."""

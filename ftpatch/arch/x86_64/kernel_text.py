@@ -127,11 +127,6 @@ KERNEL_TEXT: Final = KernelText(
         ),
     ),
     areas=(
-        ("__kprobes_text_start", "__kprobes_text_end"),
-        ("__noinstr_text_start", "__noinstr_text_end"),
-        ("__cpuidle_text_start", "__cpuidle_text_end"),
-        ("__entry_text_start", "__entry_text_end"),
-        ("__irqentry_text_start", "__irqentry_text_end"),
         ("__indirect_thunk_start", "__indirect_thunk_end"),
         ("__softirqentry_text_end", "__static_call_text_start"),
         ("__static_call_text_start", "__static_call_text_end"),

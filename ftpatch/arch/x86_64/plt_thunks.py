@@ -16,45 +16,33 @@ from typing import Final
 import numpy as np
 from numpy.typing import NDArray
 
-from ftpatch.arch.assemble import template
 from ftpatch.arch.contract import U8
 from ftpatch.arch.plt_thunks import I64, PltThunks, put
+from ftpatch.arch.x86.plt_thunks import JUMP, SHORT, SIZE, led_away, rows, thunks_of
 
 __all__ = ["THUNKS"]
 
-JUMP = 6
-"""Bytes of jmp *slot(%rip): ff 25 rel32."""
-SHORT = 5
-"""Bytes of call and of jmp: e8 rel32, e9 rel32."""
-SIZE = 16
 
-
-def _rows(text: str, mnemonics: tuple[str, ...], count: int) -> U8:
-    code = np.frombuffer(template("x86_64", text, mnemonics), np.uint8)
-    return np.tile(code, (count, 1))
+def _through(at: I64, slot: I64) -> U8:
+    """``jmp *slot(%rip)`` at these addresses."""
+    code = rows("x86_64", "jmp qword ptr [rip]", ("jmp",), len(at))
+    put(code, 2, slot - (at + JUMP))
+    return code
 
 
 def _old(jump: I64, slot: I64, code: U8) -> tuple[U8, NDArray[np.uint16]]:
     del code  # there is but one form
-    old = _rows("jmp qword ptr [rip]", ("jmp",), len(jump))
-    put(old, 2, slot - (jump + JUMP))
-    return old, np.full(len(jump), JUMP, np.uint16)
+    return _through(jump, slot), np.full(len(jump), JUMP, np.uint16)
 
 
 def _new(old: U8, jump: I64, thunk: I64) -> U8:
-    new = _rows("jmp 0x200000; int3", ("jmp", "int3"), len(old))
-    put(new, 1, thunk - (jump + SHORT))
-    return new
+    del old  # nothing of it stays
+    return led_away("x86_64", jump, thunk)
 
 
 def _make(old: U8, jump: I64, slot: I64, thunk: I64, caller: int) -> U8:
-    code = np.full((len(old), SIZE), 0xCC, np.uint8)  # int3
-    text = "call 0x200000; jmp qword ptr [rip]"
-    code[:, : SHORT + JUMP] = _rows(text, ("call", "jmp"), len(old))
-    put(code, 1, caller - (thunk + SHORT))
-    put(code, SHORT + 2, slot - (thunk + SHORT + JUMP))
-    put(code, SHORT + JUMP, jump + SHORT - (thunk + SHORT))
-    return code
+    del old  # its jump is relative to where it is
+    return thunks_of("x86_64", _through(thunk + SHORT, slot), jump, thunk, caller)
 
 
 THUNKS: Final = PltThunks(

@@ -67,7 +67,8 @@ class ZImage(Wrapper):
         held = data[stream.offset : stream.offset + stream.size]
         kind = kind_of(held)
         assert kind is not None
-        memory = memoryview(unpack(path, exactly(kind, data, stream), limit, stream.unpacked))
+        whole = exactly(kind, data, stream, limit)
+        memory = memoryview(unpack(path, whole, limit, stream.unpacked))
         inside = memoryview(as_elf(path, memory, *offset_and_bss(data))).toreadonly()
         return Layer(self, kind, stream.offset, stream.size, data), inside
 

@@ -23,6 +23,7 @@ __all__ = ["Kallsyms", "read_kallsyms"]
 IGNORED = (
     b"$",  # mapping symbols: $x, $d
     b".L",  # local labels
+    b"L0\x01",  # GNU as's own, which LoongArch's keeps
     b"__pfx_",  # padding before a function
     b"__cfi_",  # type identifiers before a function
     b"__kcfi_typeid_",
@@ -36,7 +37,8 @@ IGNORED = (
     b"__kstrtabns_",
     b"__ksymtab_",
 )
-"""Prefixes excluded by scripts/mksysmap."""
+"""Prefixes excluded by scripts/mksysmap, or by is_mapping_symbol() in
+include/linux/module_symbol.h."""
 
 LINKER = re.compile(r"__(start|stop|end)_.*|__.*_(start|end)", re.DOTALL)
 """Names provided by a linker script; they come after others at the same address."""

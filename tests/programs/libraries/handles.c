@@ -14,7 +14,9 @@ static void gone(int signal) { _exit(99); }
 struct kernel_action {
 	void *handler;
 	unsigned long flags;
+#ifndef __loongarch__
 	void *restorer;
+#endif
 	unsigned long long mask;
 };
 
@@ -29,6 +31,13 @@ static long system_call(long number, long a, long b, long c, long d)
 			     : "rcx", "r11", "memory");
 #elif defined(__i386__)
 	__asm__ __volatile__("int $0x80" : "=a"(ret) : "a"(number), "b"(a), "c"(b), "d"(c), "S"(d) : "memory");
+#elif defined(__loongarch__)
+	register long a7 __asm__("$a7") = number, a0 __asm__("$a0") = a, a1 __asm__("$a1") = b;
+	register long a2 __asm__("$a2") = c, a3 __asm__("$a3") = d;
+
+	__asm__ __volatile__("syscall 0" : "+r"(a0) : "r"(a7), "r"(a1), "r"(a2), "r"(a3)
+			     : "$t0", "$t1", "$t2", "$t3", "$t4", "$t5", "$t6", "$t7", "$t8", "memory");
+	ret = a0;
 #else
 	register long x8 __asm__("x8") = number, x0 __asm__("x0") = a, x1 __asm__("x1") = b;
 	register long x2 __asm__("x2") = c, x3 __asm__("x3") = d;

@@ -8,6 +8,22 @@
 #define FLIPPED 31 /* regs[] */
 #define SP 99
 #define FLAGS (regs->pstate ^= 0xf0000000ul)
+#elif defined(__riscv)
+#define FLIPPED 32 /* with pc, which is kept */
+#define SP 2
+#define FLAGS (each[0] ^= 0x01010101ul)
+#elif defined(__arm__)
+#define FLIPPED 13 /* r[] */
+#define SP 99
+#define FLAGS (regs->cpsr ^= 0xf0000000ul)
+#elif defined(__s390x__)
+#define FLIPPED 18 /* with psw_addr, which is kept */
+#define SP 17
+#define FLAGS (each[1] ^= 0x02020202ul, regs->psw_mask ^= 3ul << 44)
+#elif defined(__powerpc64__)
+#define FLIPPED 37 /* with nip, which is kept */
+#define SP 1
+#define FLAGS (each[32] ^= 0x01010101ul * 33, regs->xer ^= 0x01010101ul * 36 ^ 7ul << 29)
 #elif defined(__i386__)
 #define FLIPPED 8
 #define SP 4
