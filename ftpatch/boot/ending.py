@@ -119,14 +119,22 @@ def _located(
         calls = calls[1:]
     elif calls:
         at = last
-    place = f"{what} in {_place(kernel, at)}" if at is not None else what
+    # The processor tells no place of a triple fault.
+    by = "after entering" if what is TRIPLE else "in"
+    place = f"{what} {by} {_place(kernel, at)}" if at is not None else what
     said = [place]
     if told.text:
         said.append(f"console: {told.text}")
     if calls:
-        more = " < ..." * (len(calls) > DEEP)
-        said.append(f"calls: {' < '.join(calls[:DEEP])}{more}")
+        said.append(f"calls: {_chain(calls)}")
+    boots = next((chain for chain in chains if BOOTING.intersection(chain)), [])
+    if what is TRIPLE and boots and boots != calls:  # interrupts may have a stack of their own
+        said.append(f"before them, on another stack: {_chain(boots)}")
     return said
+
+
+def _chain(calls: list[str]) -> str:
+    return " < ".join(calls[:DEEP]) + " < ..." * (len(calls) > DEEP)
 
 
 def _stuck(

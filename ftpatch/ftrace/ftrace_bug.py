@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 __all__ = ["FtraceBug", "bug_text"]
 
+NULL_PAGE = 4096
+"""Bytes from 0 on that no kernel maps."""
 FAILED = {
     errno.EFAULT: "ftrace faulted on modifying",
     errno.EINVAL: "ftrace failed to modify",
@@ -44,6 +46,11 @@ class FtraceBug:
     def doubtful(self) -> bool:
         """True if the kernel may print the bytes in another form."""
         return self.signed is None and any(byte > 0x7F for byte in self.actual + self.expected)
+
+    @property
+    def stray(self) -> bool:
+        """True if it is outside of its module: what is there is another's, or nothing."""
+        return bool(self.module) and self.errno == errno.EFAULT and self.ip >= NULL_PAGE
 
     @property
     def place(self) -> str:

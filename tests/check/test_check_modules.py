@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.broken import found
+from tests.support.broken import check, found
 from tests.support.command import ftpatch
 from tests.support.elf_writer import (
     SHF_ALLOC,
@@ -104,3 +104,13 @@ def test_another_relocation_over_a_site(tmp_path: Path) -> None:
     image = module()
     image.sections[5].data = rela(image, [(1, PLT32, 3, -4), (3, ABS64, 1, 0)])
     assert ("site-relocated", "first+0x0") in [(r[0], r[2]) for r in found(image, tmp_path)]
+
+
+@pytest.mark.parametrize(("far", "told"), [(0, False), (1 << 30, True)])
+def test_a_record_behind_its_module(far: int, told: bool, tmp_path: Path) -> None:
+    """Nobody knows what is mapped there once it is loaded."""
+    image = module()
+    image.sections[7].data = rela(image, [(0, ABS64, 1, 0), (8, ABS64, 2, far)])
+    said = check(image, tmp_path).out
+    assert ("unless other memory is mapped there" in said) is told
+    assert ("ftrace faulted on modifying" in said) is told

@@ -283,14 +283,21 @@ def test_a_warn_is_marked_and_the_boot_goes_on(traceable: Vmlinux, scratch: Path
 
 
 def test_a_triple_fault_is_placed(traceable: Vmlinux, scratch: Path) -> None:
+    """Interrupts come between the function's entry and the fault: theirs is entered last."""
     if traceable.arch in ("arm64", "riscv64", "ppc64le"):
         pytest.skip("a triple fault is x86's")
     site = _site(traceable)
-    with planted(traceable, site, triple_fault(traceable, site), scratch) as path:
+    code = bytes.fromhex("b900000001 ffc9 75fc")  # mov ecx, 1 << 24; dec ecx; jnz .-2
+    code += triple_fault(traceable, site + len(code))
+    with planted(traceable, site, code, scratch) as path:
         told = _boot(path, scratch)
     assert told.code == 1
-    assert told.lines[1].startswith(f"triple fault: the processor shut down in {PLANTED}+")
-    _is_followed_by_calls(told.lines, [PLANTED, *CALLERS])
+    calls = next(line for line in told.lines if line.startswith("calls: "))
+    entered = calls.removeprefix("calls: ").partition(" < ")[0]
+    place = f"triple fault: the processor shut down after entering {entered}+"
+    assert told.lines[1].startswith(place)
+    left = [line.replace("before them, on another stack: ", "calls: ") for line in told.lines]
+    _is_followed_by_calls(left[3 if left[3].startswith("calls: ") else 2 :], [PLANTED, *CALLERS])
 
 
 def test_a_kernel_without_a_root_is_no_fault(traceable: Vmlinux, scratch: Path) -> None:

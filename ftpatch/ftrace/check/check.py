@@ -112,6 +112,7 @@ IN_CORE: dict[str, str] = {
 """Invariants of a kernel in a core."""
 
 
+STRAY = " (unless other memory is mapped there: then the kernel prints its bytes)"
 SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
 
 
@@ -168,6 +169,7 @@ def check_sites(sites: Sites) -> Check:
         bug = outlook.bug
         message = "ftrace_init will refuse this record, and ftrace is off from there on"
         message += SIGNED if bug.doubtful else ""
+        message += STRAY if bug.stray else ""
         place = bug.place if bug.symbol else ""
         found.append(
             Finding(
