@@ -29,8 +29,19 @@ from tests.support.sampling import SEED
 from .apt import DAY, Archive, FetchError, files_of, folder, lock
 from .rotation import in_turn
 
-__all__ = ["METAS", "FetchError", "Kernel", "Meta", "ensure", "find_kernel", "kernels", "wanted"]
+__all__ = [
+    "METAS",
+    "FetchError",
+    "Kernel",
+    "Meta",
+    "boot_packages",
+    "ensure",
+    "find_kernel",
+    "kernels",
+    "wanted",
+]
 
+SPLIT = ("binary", "modules")
 SETS = ("rotation", "all", "required", "none")
 UNKNOWN = "unknown"  # what a link says when apt does not know the meta package
 
@@ -180,7 +191,8 @@ def _download(path: Path, meta: Meta) -> None:
     """Fetch it, or the newest older one of the same series that can be had, with a link to it."""
     wanted = path.parent
     complaints = []
-    for name in [wanted.name, *_older(wanted.name, meta)]:
+    names = [wanted.name, *_older(wanted.name, meta)]
+    for name in sorted(names, key=lambda name: not boot_packages(meta.archive, name)):
         held = wanted.with_name(name)
         try:
             if not (held / "vmlinux").is_file():
@@ -189,7 +201,8 @@ def _download(path: Path, meta: Meta) -> None:
             complaints.append(str(error))
             continue
         if held != wanted:
-            print(f"{meta.name}: {complaints[0]}; taking {name}", file=sys.stderr)
+            why = complaints[0] if complaints else f"{wanted.name} has no boot image yet"
+            print(f"{meta.name}: {why}; taking {name}", file=sys.stderr)
             wanted.symlink_to(name)
         _prune(keep=held)
         return
@@ -217,6 +230,18 @@ def _older(name: str, meta: Meta) -> list[str]:
     found = [m for m in map(VERSIONED.fullmatch, listed) if m and m["flavour"] == own["flavour"]]
     older = [m for m in found if m["series"] == own["series"] and _number(m) < _number(own)]
     return [_shown(meta.archive, m[0]) for m in sorted(older, key=_number, reverse=True)]
+
+
+def boot_packages(archive: Archive, name: str) -> list[str]:
+    """The packages with the boot image and the modules of a kernel with symbols, by that one's name
+    (``linux-image-...-dbg_<version>``); none where the archive has only the symbols: Debian signs
+    the image later. Of 7.2 on, it is split."""
+    package = name.partition("_")[0].removesuffix("-dbg")
+    for packages in [[package.replace("linux-image-", f"linux-{p}-") for p in SPLIT], [package]]:
+        known = archive.run("apt-cache", "pkgnames", packages[0]).split()
+        if packages[0] in known and archive.run("apt-cache", "show", packages[0]).strip():
+            return packages
+    return []
 
 
 def _number(package: re.Match[str]) -> list[int]:

@@ -13,7 +13,7 @@ from pathlib import Path
 import zstandard
 
 from .apt import Archive, FetchError, files_of, folder, lock
-from .fetch import Kernel
+from .fetch import Kernel, boot_packages
 
 __all__ = ["ARCHES", "MODULES", "Tree", "busybox", "ensure_tree"]
 
@@ -21,7 +21,6 @@ MODULES = ("dummy", "veth", "brd", "ifb")
 """None of them needs another, nor a device."""
 ARCHES = {"amd64": "x86_64", "ppc64el": "ppc64le", "armhf": "arm", "loong64": "loongarch64"}
 """ftpatch's words for Debian's, where they differ."""
-SPLIT = ("binary", "modules")
 
 
 @dataclass(frozen=True)
@@ -67,10 +66,7 @@ def _download(archive: Archive, package: str, where: Path) -> None:
     with tempfile.TemporaryDirectory(dir=folder(), prefix=".download-") as scratch:
         part = Path(scratch) / "image"
         part.mkdir()
-        # Debian has split linux-image of 7.2.
-        parts = [package.replace("linux-image-", f"linux-{part}-") for part in SPLIT]
-        known = archive.run("apt-cache", "pkgnames", parts[0]).split()
-        for source in parts if parts[0] in known else [package]:
+        for source in boot_packages(archive, package) or [package]:
             fetched = Path(scratch) / source
             fetched.mkdir()
             _take(archive.download(source, fetched), part)
