@@ -77,7 +77,8 @@ def _summary(outcome: Outcome, seconds: float) -> None:
     if refused:
         return
     if outcome.calls:
-        lines([f"{count(outcome.calls, 'imported function')} traced as well"])
+        also = " as well" * bool(outcome.selected)
+        lines([f"{count(outcome.calls, 'imported function')} traced{also}"])
     if outcome.undefined:
         lines([undefined_line(outcome.undefined, outcome.versioned)])
     if outcome.dropped:

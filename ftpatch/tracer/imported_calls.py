@@ -9,6 +9,7 @@ import numpy as np
 
 from ftpatch.arch import arch_of
 from ftpatch.arch.plt_thunks import plt_thunks_of
+from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.errors import UsageError
 from ftpatch.image import Image
 from ftpatch.names.function_names import FunctionNames
@@ -34,6 +35,9 @@ def find_calls(image: Image, *, hooks: bool) -> Plt:
     plt = read_plt(image)
     kept = [not UNTRACED.fullmatch(name) for name in plt.names]
     if not any(kept):
+        if len(image.dynamic_symbols) > 1 and _slots(image) > len(plt):
+            reason = "its PLT's entries are of an unknown form"
+            raise UsageError(image.path, reason, "use GNU ld and an older -mcpu")
         reason = "calls no libraries through a PLT"
         raise UsageError(image.path, reason, "link it dynamically, without -fno-plt")
     if hooks:
@@ -43,3 +47,10 @@ def find_calls(image: Image, *, hooks: bool) -> Plt:
             for one, start, name in zip(kept, plt.start.tolist(), plt.names, strict=True)
         ]
     return plt.take(np.array(kept, bool))
+
+
+def _slots(image: Image) -> int:
+    """Count the relocations of a PLT's slots."""
+    tags = dynamic_tags(image.elf)
+    words = 3 if tags.get(Tag.PLTREL) == Tag.RELA else 2
+    return tags.get(Tag.PLTRELSZ, 0) // (words * image.elf.word)

@@ -347,11 +347,16 @@ def test_what_cannot_be_traced_is_said(tmp_path: Path) -> None:
     source.write_text('#include <stdio.h>\nint main(void) { return puts("here"); }\n')
     subprocess.run(["gcc", "-static-pie", source, "-o", static], check=True)
     subprocess.run(["gcc", "-fno-plt", "-O2", source, "-o", bare], check=True)
+    power10 = tmp_path / "power10"
+    subprocess.run(
+        ["powerpc64le-linux-gnu-gcc", "-mcpu=power10", source, "-o", power10], check=True
+    )
     library = tmp_path / "library.so"
     subprocess.run(["gcc", "-shared", "-fPIC", source, "-o", library], check=True)
     for words, said in (
         (("trace", "--libcalls", static), "calls no libraries through a PLT"),
         (("trace", "--libcalls", bare), "calls no libraries through a PLT"),
+        (("trace", "--libcalls", power10), "its PLT's entries are of an unknown form"),
         (("trace", "--libcalls", "--tracer", "nop", program), "does not work with the nop tracer"),
         (("enable", program, "--libcalls", "-o", bare), "--libcalls requires a tracer"),
         (("enable", tmp_path, "--tracer", "function", "--libcalls"), "not on a directory"),
