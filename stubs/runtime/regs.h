@@ -6,6 +6,7 @@
 
 #include "threads.h"
 #include "text.h"
+#include "instant.h"
 #include "ftrace_regs.h"
 
 typedef void (*regs_function)(struct fgraph_call *call, struct ftrace_regs *regs);
@@ -26,10 +27,11 @@ static inline u64 to_nanoseconds(u64 ticks)
 static inline void regs_started(void)
 {
 	u64 hz = process.hz > HZ_LEAST ? process.hz : HZ_LEAST;
+	struct instant begun = instant_now();
 
 	process.mult = (u32)divide((1000000000ull << MULT_SHIFT) + hz / 2, hz);
-	process.nanoseconds = nanoseconds(1);
-	process.ticks = ticks();
+	process.nanoseconds = begun.nanoseconds;
+	process.ticks = begun.ticks;
 }
 
 /* Where a call at `slot` returns to, which for a tail call is known to its caller's frame. `frames`:

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: MIT
 /* Before the program runs: examine the process, create the trace file, and map memory for threads.
- * The runtime makes all its system calls here, except in a forked child, which does it all again.
- * */
+ * The runtime makes all its system calls here, except in a forked child, which does it all again. */
 #include "file.h"
+#include "instant.h"
 
 #ifdef PROFILE
 #include "profile.h"
@@ -107,12 +107,12 @@ static u64 space(void)
 /* Ticks of the clock per second. */
 static u64 measured_hz(void)
 {
-	u64 begun = nanoseconds(1), first = ticks(), now = begun, last;
+	struct instant begun = instant_now(), now;
 
-	while (now - begun < SPIN)
-		now = nanoseconds(1);
-	last = ticks();
-	return divide((last - first) * 1000000000u, now - begun);
+	while (nanoseconds(MONOTONIC) - begun.nanoseconds < SPIN)
+		;
+	now = instant_now();
+	return divide((now.ticks - begun.ticks) * 1000000000u, now.nanoseconds - begun.nanoseconds);
 }
 
 static long advise(void *known, int advice)
