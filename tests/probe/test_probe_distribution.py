@@ -281,7 +281,9 @@ def test_all_functions_are_probed(
             mine = [one for one in reached if one in laid]
             drawn = random.Random(f"{SEED} {name}").sample(mine, min(DRAWN, len(mine)))
             chosen = {one: at[one] for one in [*drawn, *mine[-DRAWN:]]}
+            # Where a call forks, it returns in the child too, whose trace has begun since.
             back_there = bench.counted(returns, chosen, expected)
+            back_there = Counter({one: min(back_there[one], counts[one]) for one in chosen})
             told = (returns, back_there, chosen)
             compared = _settled(bench, probed, expected, both, told, list(chosen))
             assert len(chosen) - len(compared) <= len(chosen) // 4
