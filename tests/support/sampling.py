@@ -38,7 +38,7 @@ FUZZ = int(os.environ.get("FTPATCH_FUZZ") or 1)
 """Seed of what fuzzers and hypothesis draw."""
 SHARE = 1 / 24
 """Of a test's cases; what as many of them share must occur."""
-SLOW_SHARE = 1 / 16
+SLOW_SHARE = 1 / 24
 """Of a folder's slow cases."""
 MAX_REST = 40
 """Cases of one test that takes time, of all that the sample has left out."""
