@@ -42,7 +42,7 @@ SLOW_SHARE = 1 / 24
 """Of a folder's slow cases."""
 MAX_REST = 40
 """Cases of one test that takes time, of all that the sample has left out."""
-SLOW_REST = 1 / 3
+SLOW_REST = 1 / 4
 """Of a folder's slow cases, of all that the sample has left out."""
 FOLDERS = {"tmp_path", "tmp_path_factory"}
 """Fixtures of tests that take time: what writes no file and draws no examples takes none."""
