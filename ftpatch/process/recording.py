@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import os
 import time
+from contextlib import suppress
 from dataclasses import dataclass
 
 from ftpatch.core.byte_order import NATIVE
@@ -25,6 +26,8 @@ SIZE = structure("trace_header").itemsize
 """Bytes."""
 WORD = 4
 """Bytes of `off`."""
+PATIENCE = 5.0
+"""Seconds in which a file has to last as long as switching it takes."""
 LOOKS, PAUSE = 20, 0.005
 """Looks at a process without a file, and seconds in between: one that rotates its files has none
 for a moment."""
@@ -45,12 +48,41 @@ def record(process: Process, *, on: bool) -> Recorded:
     be written."""
     with CLEANUP, locked(process), writable_memory(process) as target:
         entry = recall(process)
-        found, before = _found(target, entry), None
-        while found != before:  # it may have begun the next file meanwhile
-            place = found.address + offset_of("trace_header", "off")
-            target.write(place, int(not on).to_bytes(WORD, "little"))
-            found, before = _found(target, entry), found
-    return found
+        until = time.monotonic() + PATIENCE
+        while time.monotonic() < until:
+            found = _found(target, entry)
+            if _switched(target, found.address, on=on):
+                return found
+    reason = f"{process}: it begins a trace file too often to switch one"
+    raise UsageError(None, reason, "use a larger --size")
+
+
+def _switched(target: MemoryTarget, address: int, *, on: bool) -> bool:
+    """Store to the header at an address; return whether that was of the file that is written to.
+
+        file mapped there   store to `off`   flags   file mapped there
+              A                                            A
+
+    If it was A's all the time, and A had no next file then, its runtime has seen the store, or
+    will: it makes its next file of what A says. Else another file has come where A was, and the
+    store went to that, or to one that is full."""
+    before = _mapped_file(target.process, address)
+    target.write(address + offset_of("trace_header", "off"), int(not on).to_bytes(WORD, "little"))
+    raw = target.read(address, SIZE)
+    if raw is None or not raw.startswith(MAGIC):
+        return False
+    full = unpack("trace_header", NATIVE, raw)["flags"] & constants["TRACE_NEXT"]
+    return not full and _mapped_file(target.process, address) == before
+
+
+def _mapped_file(process: Process, address: int) -> str:
+    """The name of the file that a mapping begins with at an address; empty if there is none. Files
+    of a recording have numbers that do not come again, but their inodes may."""
+    with suppress(OSError):
+        for one in (process.place / "map_files").iterdir():
+            if one.name.startswith(f"{address:x}-"):
+                return str(one.readlink())
+    return ""
 
 
 def is_recording(process: Process) -> bool | None:

@@ -327,7 +327,9 @@ long make_next(struct trace_header *full, ulong place, u64 room, u32 *number)
 	marked(header);
 	process.header = header;
 	libraries_told(header); /* one may have been loaded meanwhile */
-	/* It may have been switched meanwhile. */
+	/* It may have been switched meanwhile. From outside, that is a store to `off` and then a look at
+	 * the flags: either we see the store, or they see TRACE_NEXT, and store to the next file. */
+	__atomic_fetch_or(&full->flags, TRACE_NEXT, __ATOMIC_SEQ_CST);
 	if ((__atomic_fetch_or(&full->off, OFF_MOVED, __ATOMIC_ACQ_REL) ^ off) & OFF_NOW)
 		__atomic_fetch_xor(&header->off, OFF_NOW, __ATOMIC_RELAXED);
 	return 0;

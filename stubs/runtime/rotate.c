@@ -449,7 +449,6 @@ static int rotated(struct trace_header *full, const struct thread *own)
 	for (i = 0; i < SLOTS; i++)
 		if (slots[i].header == full)
 			counts_handed_on(i, full, process.header);
-	__atomic_fetch_or(&full->flags, TRACE_NEXT, __ATOMIC_RELAXED);
 	one = kept_at(count++);
 	one->number = number;
 	one->header = full;

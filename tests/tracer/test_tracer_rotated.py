@@ -18,6 +18,8 @@ from typing import Any
 
 import pytest
 
+from ftpatch.process.process import find_process
+from ftpatch.process.recording import record
 from tests.support.command import PATIENCE, ftpatch
 from tests.support.follower import following
 from tests.support.padded import padded
@@ -284,7 +286,8 @@ def test_memory_of_full_files_is_given_back(program: Path, tmp_path: Path) -> No
             for number in (9, 40):
                 until(partial(_is_past, tmp_path, number), PATIENCE)
                 place = Path("/proc", str(process.pid))
-                assert (place / "maps").read_text().count(f"{tmp_path}/trace") <= 4
+                mapped = re.findall(rf"{tmp_path}/trace\S*", (place / "maps").read_text())
+                assert len(set(mapped)) <= 2 + PINNED, mapped
                 sizes.append(int(re.findall(r"VmSize:\s+(\d+)", (place / "status").read_text())[0]))
             assert sizes[1] - sizes[0] <= 2048
         finally:
@@ -435,6 +438,26 @@ def test_recording_is_switched_in_a_later_file(program: Path, tmp_path: Path) ->
             assert _latest(tmp_path) <= off + 1
             assert ftpatch("enable", "--pid", str(process.pid), "--recording").code == 0
             until(lambda: _latest(tmp_path) > off + 20, PATIENCE)
+        finally:
+            process.kill()
+
+
+def test_recording_is_switched_while_files_come_and_go(program: Path, tmp_path: Path) -> None:
+    """They last some 100 us, and come where others were."""
+    traced = _traced(program, tmp_path, "function", "64K", "-f", "f?", "--rotate", "1")
+    environment = {**os.environ, "FTPATCH_TRACE": str(tmp_path / "trace")}
+    command: list[str | Path] = [traced, "1", "1000000000", tmp_path / "none"]
+    with subprocess.Popen(command, env=environment) as process:
+        try:
+            until(lambda: _latest(tmp_path) > 20, PATIENCE)
+            switched = find_process(process.pid)
+            for _ in range(scaled(200, 20)):
+                record(switched, on=False)
+                off = _latest(tmp_path)
+                time.sleep(0.02)
+                assert _latest(tmp_path) <= off + 1
+                record(switched, on=True)
+                until(partial(_is_past, tmp_path, off + 1), PATIENCE)
         finally:
             process.kill()
 
