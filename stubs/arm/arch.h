@@ -228,6 +228,8 @@ struct context {
 #define LIBRARY_CALLER ftrace_library_caller
 #define LIBRARY_REGS_CALLER ftrace_library_regs_caller
 
+#define CODE_PLACE ~1ul /* the other bit says Thumb */
+
 /* Go on at another place, of either set. */
 static inline void goes_on(struct context *context, ulong ip)
 {

@@ -76,7 +76,7 @@ stepped_at(const struct fetch *step, u64 *value, const struct thread *t,
 		*value = (u64)t->tid;
 		return 1;
 	case FETCH_CALLER:
-		*value = returns_to(t, instance, regs) - process.bias;
+		*value = (returns_to(t, instance, regs) & CODE_PLACE) - process.bias;
 		return 1;
 	case FETCH_LATENCY:
 		*value = instance->ticks;

@@ -143,7 +143,7 @@ void probe_returned(struct thread *t, struct frame *frame, u64 now, struct regis
 	/* Of several probes on one function, and for a tail call, only one has the real address. */
 	while (is_handler(&below->ret) && below > t->bottom)
 		below--;
-	instance.ret = below->ret;
+	instance.ret = below->ret & CODE_PLACE;
 	instance_freed(frame);
 	record(t, number, now, EVENT_RETURNED, &instance, regs);
 }

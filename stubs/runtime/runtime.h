@@ -37,6 +37,9 @@ __asm__(".cfi_sections .eh_frame, .debug_frame");
 #ifndef ROOM
 #define ROOM ~0ul /* address space for their ret_stacks (bytes) */
 #endif
+#ifndef CODE_PLACE
+#define CODE_PLACE ~0ul /* bits of an address of code that say where it is */
+#endif
 #define MAIN_STACK (8ul << 20) /* bytes; a stack this close to the process's is the first thread's */
 #define ASIDE 256    /* unwound frames kept per thread, in case they come back */
 

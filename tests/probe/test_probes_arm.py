@@ -5,6 +5,7 @@ the same values."""
 from __future__ import annotations
 
 import subprocess
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -143,6 +144,22 @@ def test_results_and_floats(form: str, tmp_path: Path) -> None:
     assert ("ninth", {"last": 9, "c": 3, "fifth": "0x80000000"}) in values
     assert ("many", {"v": 1 - 2 + 3 + 3 - (1 << 31) + 6 - 7 + 8 + 9}) in values
     assert [held["v"] for name, held in values if name == "fib"][-1] == 5
+    behind = _behind_calls(program)
+    back = [(row["probe"], int(str(row["ret_ip"]), 16)) for row in rows if "ret_ip" in row]
+    assert len(back) > 5 and all(at in behind[str(name)] for name, at in back if name in behind)
+
+
+def _behind_calls(program: Path) -> dict[str, set[int]]:
+    """What is behind the calls of fib() and many(), as objdump reads them."""
+    command = ["arm-linux-gnueabihf-objdump", "-d", program]
+    text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
+    behind: dict[str, set[int]] = {"fib": set(), "many": set()}
+    lines = [line for line in text.splitlines() if line.startswith("   ")]
+    for line, after in pairwise(lines):
+        for name, found in behind.items():
+            if "\tbl" in line and line.endswith(f"<{name}>"):
+                found.add(int(after.split(":")[0], 16))
+    return behind
 
 
 @pytest.mark.parametrize("form", ["t32 O2", "t32 bare", "a32 bare"])
