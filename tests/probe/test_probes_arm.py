@@ -151,7 +151,7 @@ def test_results_and_floats(form: str, tmp_path: Path) -> None:
 
 def _behind_calls(program: Path) -> dict[str, set[int]]:
     """What is behind the calls of fib() and many(), as objdump reads them."""
-    command = ["arm-linux-gnueabihf-objdump", "-d", program]
+    command = ["arm-linux-gnueabihf-objdump", "-d", str(program)]
     text = subprocess.run(command, check=True, capture_output=True, text=True).stdout
     behind: dict[str, set[int]] = {"fib": set(), "many": set()}
     lines = [line for line in text.splitlines() if line.startswith("   ")]
