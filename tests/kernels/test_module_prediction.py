@@ -26,7 +26,7 @@ from .qemu import FtraceBug, normal, read_console
 from .trees import Tree
 from .variants import CLOSED, OWN
 
-STRAY = "unless other memory is mapped there"
+STRAY = "if other memory is mapped there"
 LOAD = """
 load() {
     insmod /m/$1; echo "insmod $?"

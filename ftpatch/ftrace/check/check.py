@@ -112,7 +112,7 @@ IN_CORE: dict[str, str] = {
 """Invariants of a kernel in a core."""
 
 
-STRAY = " (unless other memory is mapped there: then the kernel prints its bytes)"
+STRAY = " (if other memory is mapped there, the kernel shows its bytes instead)"
 SIGNED = " (a kernel before 6.1 may print the bytes from 80 on as ffffff80)"
 
 
