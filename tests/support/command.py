@@ -7,8 +7,10 @@ import contextlib
 import io
 import json
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -70,6 +72,9 @@ def ftpatch(*args: str | Path, sync: bool = False) -> Result:
         if not sync:
             stack.enter_context(mock.patch("os.fsync"))
             stack.enter_context(mock.patch("os.fdatasync"))
+        if threading.current_thread() is threading.main_thread():
+            # A command ends at once where its reader is gone; we are told of that.
+            stack.callback(signal.signal, signal.SIGPIPE, signal.getsignal(signal.SIGPIPE))
         code = app._run()
     return Result(code, out.getvalue(), err.getvalue())
 

@@ -49,7 +49,7 @@ BARE int main(int argc, char **argv)
 		if (!strcmp(line, "step")) {
 			step();
 		} else if (!strcmp(line, "handle")) {
-			struct sigaction new = {.sa_handler = handler}, old;
+			struct sigaction new = {.sa_handler = handler, .sa_flags = SA_RESTART}, old;
 			sigaction(SIGUSR2, &new, &old);
 			sigaction(SIGUSR2, &new, 0);
 		} else if (!strcmp(line, "caught")) {
