@@ -120,7 +120,7 @@ def _located(
     elif calls:
         at = last
     # The processor tells no place of a triple fault.
-    by = "after entering" if what is TRIPLE else "in"
+    by = "after entering" if what == TRIPLE else "in"
     place = f"{what} {by} {_place(kernel, at)}" if at is not None else what
     said = [place]
     if told.text:
@@ -128,7 +128,7 @@ def _located(
     if calls:
         said.append(f"calls: {_chain(calls)}")
     boots = next((chain for chain in chains if BOOTING.intersection(chain)), [])
-    if what is TRIPLE and boots and boots != calls:  # interrupts may have a stack of their own
+    if what == TRIPLE and boots and boots != calls:  # interrupts may have a stack of their own
         said.append(f"before them, on another stack: {_chain(boots)}")
     return said
 
