@@ -47,6 +47,8 @@ def _ended(waiting: Path, case: str, meanwhile: Callable[[Running], None]) -> tu
             if case not in TIMED + AGAIN or "has ended" not in str(error):
                 raise
         over = int((time.monotonic() - begun) * 1000)
+        if case not in TIMED + AGAIN:
+            program.wait_asleep()  # FUTEX_WAKE is for those that wait already
         line = program.ended("" if case in TIMED + AGAIN else "\n").splitlines()[-1]
     if line.startswith("skip"):
         pytest.skip(line)
