@@ -231,17 +231,14 @@ struct context {
 #define CODE_PLACE ~1ul /* the other bit says Thumb */
 
 /* Go on at another place, of either set. */
+#define GOES_ON
 static inline void goes_on(struct context *context, ulong ip)
 {
 	context->ip = ip & ~1ul;
 	context->flags = (context->flags & ~0x20ul) | (ip & 1) << 5; /* T */
 }
 
-/* The signals blocked when this one arrived. */
-static inline u64 *signal_mask(struct context *context)
-{
-	return (u64 *)(context + 1);
-}
+#define SIGNAL_MASK sizeof(struct context) /* bytes from a context to the signals that were blocked */
 
 /* No place has a trap, since no call can be redirected: system_calls.c. */
 #define LEAD_JUMP 4 /* bytes */

@@ -160,6 +160,7 @@ struct context {
 #define BTYPE (3ul << 10)
 
 /* Continue elsewhere, without having branched there: a trap may be at a branch target. */
+#define GOES_ON
 static inline void goes_on(struct context *context, ulong ip)
 {
 	context->ip = ip;
@@ -170,11 +171,7 @@ static inline void goes_on(struct context *context, ulong ip)
 #define LIBRARY_CALLER ftrace_library_caller
 #define LIBRARY_REGS_CALLER ftrace_library_caller
 
-/* The signals blocked when this one arrived. */
-static inline u64 *signal_mask(struct context *context)
-{
-	return (u64 *)((char *)context + 40);
-}
+#define SIGNAL_MASK 40 /* bytes from a context to the signals that were blocked */
 
 #ifdef REGS
 #include "ftrace_regs.h"

@@ -234,17 +234,7 @@ struct context {
 
 #define LANDING
 
-/* Go on at another place. */
-static inline void goes_on(struct context *context, ulong ip)
-{
-	context->ip = ip;
-}
-
-/* The signals blocked when this one arrived: behind a struct sigcontext of 22 words. */
-static inline u64 *signal_mask(struct context *context)
-{
-	return (u64 *)((ulong *)context + 5 + 22);
-}
+#define SIGNAL_MASK ((5 + 22) * sizeof(ulong)) /* bytes from a context to the signals that were blocked: behind a struct sigcontext of 22 words */
 
 /* Whether a signal arrived in the system call before `place`: it is made by the vdso, which has three
  * words on the stack then, and below them where it returns to. */

@@ -133,17 +133,7 @@ struct context {
 #define LIBRARY_CALLER ftrace_library_caller
 #define LIBRARY_REGS_CALLER ftrace_library_caller
 
-/* Go on at another place. */
-static inline void goes_on(struct context *context, ulong ip)
-{
-	context->ip = ip;
-}
-
-/* The signals blocked when this one arrived. */
-static inline u64 *signal_mask(struct context *context)
-{
-	return (u64 *)((char *)context + 40);
-}
+#define SIGNAL_MASK 40 /* bytes from a context to the signals that were blocked */
 
 #define LEAD_JUMP 4 /* bytes */
 #define LEAD_REACH 0x7f00000ul

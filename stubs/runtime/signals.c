@@ -3,6 +3,7 @@
  * process that hits a breakpoint while the signal is blocked. So the program's requests about it
  * (system_calls.c) are handled here, and never reach the kernel: its action, and blocking it. */
 #include "system_calls.h"
+#include "context.h"
 #include "text.h"
 
 #define SIG_UNBLOCK 1

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: MIT
 /* Breakpoints: the instruction is found by its address, and execution continues in its detour. So
  * there is no single-stepping, and nothing to do afterwards. */
+#include "context.h"
 #include "hooks.h"
 #ifdef WATCH
 #include "watch.h"

@@ -182,17 +182,7 @@ struct context {
 #define LIBRARY_CALLER ftrace_library_caller
 #define LIBRARY_REGS_CALLER ftrace_library_caller
 
-/* Go on at another place. */
-static inline void goes_on(struct context *context, ulong ip)
-{
-	context->ip = ip;
-}
-
-/* The signals blocked when this one arrived. */
-static inline u64 *signal_mask(struct context *context)
-{
-	return (u64 *)((char *)context + 384);
-}
+#define SIGNAL_MASK 384 /* bytes from a context to the signals that were blocked */
 
 /* No place has a trap, since no call can be redirected: system_calls.c. */
 #define LEAD_JUMP 6 /* bytes */

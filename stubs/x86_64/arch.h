@@ -215,12 +215,6 @@ static inline void registers_at(const struct context *c, struct registers *regs)
 
 #define LANDING
 
-/* Go on at another place. */
-static inline void goes_on(struct context *context, ulong ip)
-{
-	context->ip = ip;
-}
-
 /* Let a handler run as if the kernel had called it, with its own way back: nothing of ours is on the
  * stack then, and may be taken out meanwhile. The signal's frame (struct rt_sigframe) begins with
  * that, before its context. */
@@ -238,11 +232,7 @@ static inline void __attribute__((noreturn)) hand_on(void *handler, void *restor
 	__builtin_unreachable();
 }
 
-/* The signals blocked when this one arrived. */
-static inline u64 *signal_mask(struct context *context)
-{
-	return (u64 *)((char *)context + 296);
-}
+#define SIGNAL_MASK 296 /* bytes from a context to the signals that were blocked */
 
 /* As the vdso's getcpu(): the limit of a segment that is there for it (arch/x86/include/asm/segment.h,
  * vdso_read_cpunode()). It needs no instruction that older processors lack, or a sandbox takes away. */
