@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from ftpatch.arch import arch_of, supports
 from ftpatch.arch.plt import plt_entries
 from ftpatch.core.columns import among
-from ftpatch.elf.dynamic import dynamic_tags
+from ftpatch.elf.dynamic import Tag, dynamic_tags
 from ftpatch.elf.elf_file import Elf
 from ftpatch.elf.headers import Section
 from ftpatch.elf.symbols import Symbols, no_symbols
@@ -29,8 +29,6 @@ UNHOOKED = re.compile(
     "|__(a|hwa|l|m|t|ub)san_.*|__sanitizer_.*"  # report where they return to
 )
 """Imported functions whose return address stays as it is."""
-PLTGOT = 3
-"""DT_PLTGOT."""
 MAX_ENTRY_SIZE = 24
 """Size of the longest entry: arm64's with ``bti c`` and ``autia``."""
 
@@ -91,7 +89,7 @@ def read_plt(image: Image) -> Plt:
     if arch is None or not supports(arch.name, "plt") or not len(imported):
         return Plt(start=none, end=none, jump=none, slot=none, names=())
     start, jump, slot, end = none, none, none, none
-    got = dynamic_tags(elf).get(PLTGOT, 0)
+    got = dynamic_tags(elf).get(Tag.PLTGOT, 0)
     for section in (one for one in sections if one.name in arch.plt_sections):
         code = elf.contents(section.offset, section.size, section.name)
         if len(code) <= MAX_ENTRY_SIZE // 4 or not _is_mapped(elf, section):

@@ -12,6 +12,7 @@ import subprocess
 import time
 from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -424,42 +425,42 @@ def test_the_environment_asks_for_it(program: Path, tmp_path: Path) -> None:
         folder.rmdir()
 
 
-def test_recording_is_switched_in_a_later_file(program: Path, tmp_path: Path) -> None:
-    traced = _traced(program, tmp_path, "function", "64K", "-f", "f?", "--rotate", "1")
-    command: list[str | Path] = [traced, "1", "1000000000", tmp_path / "none"]
-    environment = {**os.environ, "FTPATCH_TRACE": str(tmp_path / "trace")}
+@contextmanager
+def _rotating(program: Path, folder: Path) -> Iterator[int]:
+    """A process that writes to small files, one after the other."""
+    traced = _traced(program, folder, "function", "64K", "-f", "f?", "--rotate", "1")
+    command: list[str | Path] = [traced, "1", "1000000000", folder / "none"]
+    environment = {**os.environ, "FTPATCH_TRACE": str(folder / "trace")}
     with subprocess.Popen(command, env=environment) as process:
         try:
-            until(lambda: _latest(tmp_path) > 20, PATIENCE)
-            done = ftpatch("disable", "--pid", str(process.pid), "--recording")
-            assert done.code == 0, done.err
-            off = _latest(tmp_path)
-            time.sleep(0.2)
-            assert _latest(tmp_path) <= off + 1
-            assert ftpatch("enable", "--pid", str(process.pid), "--recording").code == 0
-            until(lambda: _latest(tmp_path) > off + 20, PATIENCE)
+            until(partial(_is_past, folder, 20), PATIENCE)
+            yield process.pid
         finally:
             process.kill()
+
+
+def test_recording_is_switched_in_a_later_file(program: Path, tmp_path: Path) -> None:
+    with _rotating(program, tmp_path) as pid:
+        done = ftpatch("disable", "--pid", str(pid), "--recording")
+        assert done.code == 0, done.err
+        off = _latest(tmp_path)
+        time.sleep(0.2)
+        assert _latest(tmp_path) <= off + 1
+        assert ftpatch("enable", "--pid", str(pid), "--recording").code == 0
+        until(lambda: _latest(tmp_path) > off + 20, PATIENCE)
 
 
 def test_recording_is_switched_while_files_come_and_go(program: Path, tmp_path: Path) -> None:
     """They last some 100 us, and come where others were."""
-    traced = _traced(program, tmp_path, "function", "64K", "-f", "f?", "--rotate", "1")
-    environment = {**os.environ, "FTPATCH_TRACE": str(tmp_path / "trace")}
-    command: list[str | Path] = [traced, "1", "1000000000", tmp_path / "none"]
-    with subprocess.Popen(command, env=environment) as process:
-        try:
-            until(lambda: _latest(tmp_path) > 20, PATIENCE)
-            switched = find_process(process.pid)
-            for _ in range(scaled(200, 20)):
-                record(switched, on=False)
-                off = _latest(tmp_path)
-                time.sleep(0.02)
-                assert _latest(tmp_path) <= off + 1
-                record(switched, on=True)
-                until(partial(_is_past, tmp_path, off + 1), PATIENCE)
-        finally:
-            process.kill()
+    with _rotating(program, tmp_path) as pid:
+        switched = find_process(pid)
+        for _ in range(scaled(200, 20)):
+            record(switched, on=False)
+            off = _latest(tmp_path)
+            time.sleep(0.02)
+            assert _latest(tmp_path) <= off + 1
+            record(switched, on=True)
+            until(partial(_is_past, tmp_path, off + 1), PATIENCE)
 
 
 @pytest.mark.parametrize(
