@@ -27,7 +27,7 @@ SIZE = structure("trace_header").itemsize
 WORD = 4
 """Bytes of `off`."""
 PATIENCE = 5.0
-"""Seconds in which a file has to last as long as switching it takes."""
+"""Seconds to go on trying."""
 LOOKS, PAUSE = 20, 0.005
 """Looks at a process without a file, and seconds in between: one that rotates its files has none
 for a moment."""
@@ -53,19 +53,19 @@ def record(process: Process, *, on: bool) -> Recorded:
             found = _found(target, entry)
             if _switched(target, found.address, on=on):
                 return found
-    reason = f"{process}: it begins a trace file too often to switch one"
+    reason = f"{process}: it rotates its trace files too fast to be switched"
     raise UsageError(None, reason, "use a larger --size")
 
 
 def _switched(target: MemoryTarget, address: int, *, on: bool) -> bool:
-    """Store to the header at an address; return whether that was of the file that is written to.
+    """Store to the header at an address; return whether that reached the file being written.
 
         file mapped there   store to `off`   flags   file mapped there
               A                                            A
 
-    If it was A's all the time, and A had no next file then, its runtime has seen the store, or
-    will: it makes its next file of what A says. Else another file has come where A was, and the
-    store went to that, or to one that is full."""
+    If A was there all the time and has no next file, its runtime has seen the store or will see it:
+    the next file starts with what A says. Otherwise another file has taken A's place, and the store
+    went to that one, or to one that is full."""
     before = _mapped_file(target.process, address)
     target.write(address + offset_of("trace_header", "off"), int(not on).to_bytes(WORD, "little"))
     raw = target.read(address, SIZE)
@@ -76,8 +76,8 @@ def _switched(target: MemoryTarget, address: int, *, on: bool) -> bool:
 
 
 def _mapped_file(process: Process, address: int) -> str:
-    """The name of the file that a mapping begins with at an address; empty if there is none. Files
-    of a recording have numbers that do not come again, but their inodes may."""
+    """The name of the file mapped from an address on; empty if there is none. The numbers in names
+    of a recording's files are never used again; inodes are."""
     with suppress(OSError):
         for one in (process.place / "map_files").iterdir():
             if one.name.startswith(f"{address:x}-"):
